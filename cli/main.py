@@ -1,0 +1,81 @@
+"""The `pointsman` command: one table of subcommands, each imported only when it is the one asked for.
+
+A data-plane process must not pay for, or fail on, what another subcommand needs: `pointsman epp` loads
+neither an HTTP client nor the load generator. A subcommand is a module with `add_parser(subparsers)`, which
+adds its own parser and sets `run` on it (see `cli.arguments.Run`). Packages that only some subcommands need
+are extras of the distribution; when one is missing the answer is the command that installs it.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from cli.arguments import Parser, suggestion
+
+SUBCOMMANDS = {
+    "up": ("cli.up", "run a whole gateway with a simulated fleet on this machine"),
+    "epp": ("cli.epp", "run an Endpoint Picker for one pool"),
+    "sim": ("cli.sim", "run simulated model servers"),
+    "bench": ("cli.bench", "measure the gateway"),
+    "version": ("cli.version", "print the version"),
+}
+
+OWN_PACKAGES = frozenset({"benchmarks", "cli", "dataplane", "epp", "simulator"})
+
+USAGE_ERROR = 2
+
+
+def overview() -> str:
+    """Return the text of `pointsman --help`; no subcommand is imported for it."""
+    width = max(map(len, SUBCOMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in SUBCOMMANDS.items())
+    return (
+        "usage: pointsman SUBCOMMAND [FLAGS]\n\n"
+        "LLM inference gateway: picks the model server that already holds the prompt's KV cache "
+        "and has room.\n\n"
+        f"subcommands:\n{rows}\n\n'pointsman SUBCOMMAND --help' shows the flags of one.\n"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code: 0 done, 1 failed, 2 asked wrongly."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments:
+        sys.stderr.write(overview())
+        return USAGE_ERROR
+    name = {"--version": "version"}.get(arguments[0], arguments[0])
+    if name in {"-h", "--help", "help"}:
+        sys.stdout.write(overview())
+        return 0
+    if name not in SUBCOMMANDS:
+        kind = "flag" if name.startswith("-") else "subcommand"
+        sys.stderr.write(
+            f"pointsman: error: unknown {kind} {name!r}{suggestion(name, SUBCOMMANDS)}\n"
+            "Run 'pointsman --help' for the list.\n"
+        )
+        return USAGE_ERROR
+    try:
+        return run_subcommand(name, arguments[1:])
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in OWN_PACKAGES:
+            raise
+        sys.stderr.write(
+            f"pointsman {name}: error: the package {error.name.partition('.')[0]!r} is not installed\n"
+            "Install what a one-machine set-up needs: pip install 'pointsman[local]' "
+            "(in a checkout: pip install -e '.[local]', or run scripts/up).\n"
+        )
+        return 1
+
+
+def run_subcommand(name: str, arguments: Sequence[str]) -> int:
+    """Import the subcommand's module, let it parse its arguments, run it."""
+    top = Parser(prog="pointsman")
+    subparsers = top.add_subparsers(parser_class=Parser)
+    importlib.import_module(SUBCOMMANDS[name][0]).add_parser(subparsers)
+    namespace = top.parse_strictly([name, *arguments])
+    code: int = namespace.run(namespace)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
