@@ -1,0 +1,86 @@
+"""What a plugin is, for every process that has plugins.
+
+A plugin is one class with an ``info`` (type string, stability, parameters) and one or more of the
+extension interfaces of its process. It is constructed once per configured instance with
+``(name, params, handle)`` and holds no global state.
+"""
+
+from __future__ import annotations
+
+import builtins
+from enum import StrEnum
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+
+class Stability(StrEnum):
+    """How much a plugin's behaviour may still change. Alpha ones need ``--allow-experimental-plugins``."""
+
+    ALPHA = "Alpha"
+    BETA = "Beta"
+    STABLE = "Stable"
+
+
+class PluginParams(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True, kw_only=True):
+    """Base of every plugin's parameters: unknown fields are refused, YAML names are camelCase."""
+
+
+class PluginInfo(NamedTuple):
+    """The static description of a plugin class."""
+
+    type: str
+    params: builtins.type[PluginParams] = PluginParams
+    stability: Stability = Stability.BETA
+
+
+class TypedName(NamedTuple):
+    """A configured instance: ``type`` is the catalogue's, ``name`` the operator's."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.name == self.type else f"{self.name} ({self.type})"
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """Common to all plugins."""
+
+    info: ClassVar[PluginInfo]
+    name: TypedName
+
+
+T = TypeVar("T")
+
+
+class DataKey(Generic[T]):
+    """Names a value that one plugin produces for a request and others consume.
+
+    ``type_name`` is what the value is (``PrefixCacheMatchInfo``); ``producer`` is the instance name of
+    the producing plugin, ``""`` for the default producer. Keys with equal names are equal.
+    """
+
+    __slots__ = ("_hash", "producer", "type_name")
+
+    def __init__(self, type_name: str, producer: str = "") -> None:
+        self.type_name = type_name
+        self.producer = producer
+        self._hash = hash((type_name, producer))
+
+    def by(self, producer: str) -> DataKey[T]:
+        """The same kind of value from a named producer."""
+        return DataKey(self.type_name, producer)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DataKey) and (self.type_name, self.producer) == (
+            other.type_name,
+            other.producer,
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.type_name}/{self.producer}" if self.producer else self.type_name

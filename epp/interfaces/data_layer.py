@@ -1,0 +1,74 @@
+"""The data layer's extension points: where endpoints come from, and what is read from each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, runtime_checkable
+
+import msgspec
+
+from epp.interfaces.endpoint import Endpoint, EndpointSpec
+
+
+class DiscoveredSet(msgspec.Struct):
+    """One complete reading of the endpoint set. ``problems`` names what was left out and why."""
+
+    endpoints: list[EndpointSpec]
+    problems: list[str]
+
+
+@runtime_checkable
+class EndpointDiscovery(Protocol):
+    """Supplies the endpoints of the pool."""
+
+    def load(self) -> DiscoveredSet:
+        """The current set. ``ConfigError`` when there is nothing usable to start with."""
+        ...
+
+    def poll(self) -> DiscoveredSet | None:
+        """A new complete set if it changed since the last call, else None. Never raises."""
+        ...
+
+
+class Measurements(msgspec.Struct):
+    """What one scrape of a model server says; None = the series was not there."""
+
+    waiting: float | None = None
+    running: float | None = None
+    kv_usage: float | None = None
+    block_size: int | None = None
+    num_blocks: int | None = None
+    active_models: frozenset[str] | None = None
+    waiting_models: frozenset[str] | None = None
+    max_active_models: int | None = None
+
+
+@runtime_checkable
+class Extractor(Protocol):
+    """Reads measurements out of one exposition text; compiled once per endpoint."""
+
+    expects: ClassVar[str]
+    """Payload kind this extractor accepts, as its source's ``payload``."""
+
+    def reader(self, endpoint: Endpoint) -> Callable[[bytes], Measurements]:
+        """A function from body bytes to measurements, for this endpoint's engine."""
+        ...
+
+
+@runtime_checkable
+class DataSource(Protocol):
+    """Something polled per endpoint over HTTP."""
+
+    payload: ClassVar[str]
+    scheme: str
+    path: str
+    interval_s: float
+    """0 = every base tick."""
+
+    def authority(self, endpoint: Endpoint) -> str:
+        """``host:port`` to poll for this endpoint."""
+        ...
+
+    def bind(self, extractors: Sequence[Extractor]) -> None:
+        """The extractors this source feeds."""
+        ...

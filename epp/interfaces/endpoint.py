@@ -1,0 +1,302 @@
+"""Endpoints of one pool as a struct of arrays, with the ledger of what is in flight to them.
+
+Scheduling reads columns (numpy arrays indexed by slot), never a graph of objects, so that a decision
+over a thousand endpoints costs a few vector operations. One asyncio thread owns the table: discovery
+adds and removes rows, the scraper writes measured columns, the director books requests in and out.
+
+Two facts about load are kept apart. ``waiting``, ``running`` and ``kv_usage`` are what the server said
+at its last scrape; ``unseen`` counts requests assigned since that scrape began, which the server could
+not yet report. Queue depth as scorers see it is the sum, so a burst within one scrape interval spreads.
+
+A slot is reused after its endpoint is gone; ``generation`` tells the tenants of a slot apart, so a late
+release of a departed endpoint's request never touches its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Slots = NDArray[np.intp]
+
+MAX_ENDPOINTS: Final = 20_000
+"""Rows one table may hold; discovery refuses more."""
+
+
+_MEASURED: Final = (
+    "waiting", "running", "kv_usage", "inflight", "inflight_tokens", "unseen", "unseen_next",
+    "fresh", "updated_at", "block_size", "num_blocks",
+)  # fmt: skip
+"""Columns that speak of the endpoint in a slot and are cleared when it leaves."""
+
+
+class EndpointSpec(msgspec.Struct, frozen=True):
+    """What discovery knows about one endpoint. ``address`` is an IP literal, ``key`` its ``ip:port``."""
+
+    name: str
+    namespace: str
+    address: str
+    port: int
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    metrics_host: str = ""
+    """``host:port`` to scrape; empty means ``key``."""
+
+    @property
+    def key(self) -> str:
+        """``ip:port`` as the destination header spells it (IPv6 in brackets)."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+    @property
+    def id(self) -> str:
+        """``namespace/name``, the identity under which discovery reports changes."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Endpoint:
+    """One row: the spec, its slot and generation, and the LoRA adapters its server reports."""
+
+    __slots__ = ("active_models", "generation", "key", "max_active_models", "slot", "spec", "waiting_models")
+
+    def __init__(self, spec: EndpointSpec, slot: int, generation: int) -> None:
+        self.spec = spec
+        self.key = spec.key
+        self.slot = slot
+        self.generation = generation
+        self.active_models: frozenset[str] = frozenset()
+        self.waiting_models: frozenset[str] = frozenset()
+        self.max_active_models = 0
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.spec.id} at {self.key})"
+
+
+class Booking(NamedTuple):
+    """A request booked on an endpoint; hand it back to ``release`` exactly once."""
+
+    slot: int
+    generation: int
+    epoch: int
+    """Number of the endpoint's latest scrape when booked: only a later one can have seen the request."""
+
+
+class EndpointTable:
+    """All endpoints of the pool. Columns are arrays of length ``capacity``; dead slots hold zeros."""
+
+    def __init__(self, capacity: int = 16) -> None:
+        self.capacity = capacity
+        self.endpoints: list[Endpoint | None] = [None] * capacity
+        self.waiting: Floats = np.zeros(capacity)
+        self.running: Floats = np.zeros(capacity)
+        self.kv_usage: Floats = np.zeros(capacity)
+        """KV-cache utilisation, 0 to 1."""
+        self.inflight: Floats = np.zeros(capacity)
+        """Requests booked and not yet released."""
+        self.inflight_tokens: Floats = np.zeros(capacity)
+        """Tokens those requests still have to be computed for, as estimated by inflight-load-producer."""
+        self.unseen: Floats = np.zeros(capacity)
+        """Requests in flight that were booked after the scrape behind the measured columns began."""
+        self.unseen_next: Floats = np.zeros(capacity)
+        """The same for the scrape under way."""
+        self.fresh = np.zeros(capacity, dtype=np.bool_)
+        """Whether the measured columns are younger than the staleness threshold."""
+        self.updated_at: Floats = np.zeros(capacity)
+        self.block_size = np.zeros(capacity, dtype=np.int64)
+        """Engine KV block size in tokens; 0 = unknown."""
+        self.num_blocks = np.zeros(capacity, dtype=np.int64)
+        """Engine KV capacity in blocks; 0 = unknown."""
+        self.epoch = np.zeros(capacity, dtype=np.int64)
+        """Number of the latest scrape begun."""
+        self.applied = np.zeros(capacity, dtype=np.int64)
+        """Number of the scrape the measured columns come from."""
+        self.generation = np.zeros(capacity, dtype=np.int64)
+        self.version = 0
+        """Rises when rows come or go; caches of anything per row are valid for one version."""
+        self.stale = 0
+        """How many live rows are not fresh; 0 lets the hot path skip the question."""
+        self._by_id: dict[str, Endpoint] = {}
+        self._by_key: dict[str, Endpoint] = {}
+        self._free = list(range(capacity - 1, -1, -1))
+        self._all: Candidates | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, endpoint_id: str) -> Endpoint | None:
+        """The endpoint discovery calls ``endpoint_id``."""
+        return self._by_id.get(endpoint_id)
+
+    def at(self, key: str) -> Endpoint | None:
+        """The endpoint at ``ip:port``."""
+        return self._by_key.get(key)
+
+    def all(self) -> Candidates:
+        """Every live endpoint; the same object until rows come or go."""
+        if self._all is None:
+            slots = np.array(sorted(e.slot for e in self._by_id.values()), dtype=np.intp)
+            self._all = Candidates(self, slots)
+        return self._all
+
+    def add(self, spec: EndpointSpec) -> Endpoint:
+        """Insert a new endpoint. ``ValueError`` if its id or address is taken or the table is full."""
+        if spec.id in self._by_id:
+            raise ValueError(f"endpoint {spec.id} exists")
+        if spec.key in self._by_key:
+            raise ValueError(f"{spec.key} already belongs to endpoint {self._by_key[spec.key].spec.id}")
+        if len(self._by_id) >= MAX_ENDPOINTS:
+            raise ValueError(f"the pool already has {MAX_ENDPOINTS} endpoints, the most one picker serves")
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        endpoint = Endpoint(spec, slot, int(self.generation[slot]))
+        self.endpoints[slot] = endpoint
+        self._by_id[spec.id] = endpoint
+        self._by_key[spec.key] = endpoint
+        self.stale += 1
+        self._changed()
+        return endpoint
+
+    def remove(self, endpoint_id: str) -> Endpoint | None:
+        """Drop an endpoint and everything known of it; its running requests are forgotten here."""
+        endpoint = self._by_id.pop(endpoint_id, None)
+        if endpoint is None:
+            return None
+        slot = endpoint.slot
+        del self._by_key[endpoint.key]
+        if not self.fresh[slot]:
+            self.stale -= 1
+        self.endpoints[slot] = None
+        self.generation[slot] += 1
+        for column in _MEASURED:
+            getattr(self, column)[slot] = 0
+        self._free.append(slot)
+        self._changed()
+        return endpoint
+
+    def relabel(self, endpoint_id: str, spec: EndpointSpec) -> None:
+        """Replace labels and metrics host of an endpoint whose address stays the same."""
+        endpoint = self._by_id[endpoint_id]
+        if spec.key != endpoint.key:
+            raise ValueError("an address change is a removal and an addition")
+        endpoint.spec = spec
+        self._changed()
+
+    def book(self, endpoint: Endpoint) -> Booking:
+        """Count one request onto an endpoint, at the moment it is chosen."""
+        slot = endpoint.slot
+        self.inflight[slot] += 1
+        self.unseen[slot] += 1
+        self.unseen_next[slot] += 1
+        return Booking(slot, endpoint.generation, int(self.epoch[slot]))
+
+    def release(self, booking: Booking) -> None:
+        """Count it off again; a no-op when the endpoint has left in between."""
+        slot, generation, epoch = booking
+        if self.generation[slot] != generation:
+            return
+        self.inflight[slot] -= 1
+        if epoch >= self.applied[slot]:
+            self.unseen[slot] -= 1
+        if epoch == self.epoch[slot]:
+            self.unseen_next[slot] -= 1
+
+    def begin_scrape(self, slot: int) -> None:
+        """A scrape of ``slot`` is sent: what is booked from here on it cannot report. One at a time."""
+        self.epoch[slot] += 1
+        self.unseen_next[slot] = 0
+
+    def end_scrape(self, slot: int, now: float) -> None:
+        """The scrape begun last has been written to the measured columns."""
+        self.applied[slot] = self.epoch[slot]
+        self.unseen[slot] = self.unseen_next[slot]
+        if not self.fresh[slot]:
+            self.fresh[slot] = True
+            self.stale -= 1
+        self.updated_at[slot] = now
+
+    def expire(self, older_than: float) -> None:
+        """Mark rows last measured before ``older_than`` as stale."""
+        slots = self.all().slots
+        old = slots[self.fresh[slots] & (self.updated_at[slots] < older_than)]
+        if old.size:
+            self.fresh[old] = False
+            self.stale += int(old.size)
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._all = None
+
+    def _grow(self) -> None:
+        old, new = self.capacity, self.capacity * 2
+        for column in (*_MEASURED, "epoch", "applied", "generation"):
+            array = getattr(self, column)
+            grown = np.zeros(new, dtype=array.dtype)
+            grown[:old] = array
+            setattr(self, column, grown)
+        self.endpoints.extend([None] * old)
+        self._free = list(range(new - 1, old - 1, -1))
+        self.capacity = new
+
+
+class Candidates:
+    """An ordered set of endpoints under consideration: filters narrow it, scorers score it.
+
+    Position ``i`` of any array that belongs to it speaks of ``slots[i]``. Immutable.
+    """
+
+    __slots__ = ("_endpoints", "slots", "table")
+
+    def __init__(self, table: EndpointTable, slots: Slots) -> None:
+        self.table = table
+        self.slots = slots
+        self._endpoints: Sequence[Endpoint] | None = None
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The rows as objects, for what is not a column (labels, adapters)."""
+        if self._endpoints is None:
+            rows = self.table.endpoints
+            self._endpoints = [e for s in self.slots if (e := rows[s]) is not None]
+        return self._endpoints
+
+    def endpoint(self, position: int) -> Endpoint:
+        """The endpoint at one position."""
+        endpoint: Endpoint | None = self.table.endpoints[self.slots[position]]
+        if endpoint is None:
+            raise LookupError(f"slot {self.slots[position]} has left the pool")
+        return endpoint
+
+    def where(self, keep: NDArray[np.bool_]) -> Candidates:
+        """Those whose position is true in ``keep``; itself when all are."""
+        return self if keep.all() else Candidates(self.table, self.slots[keep])
+
+    def queue_depth(self) -> Floats:
+        """Requests waiting per candidate: reported, plus those booked since that report began.
+
+        A row without fresh metrics counts as the longest fresh queue plus everything in flight to it:
+        silence must not look like idleness.
+        """
+        table, slots = self.table, self.slots
+        depth = table.waiting[slots] + table.unseen[slots]
+        if table.stale:
+            fresh = table.fresh[slots]
+            worst = depth[fresh].max() if fresh.any() else 0.0
+            depth = np.where(fresh, depth, worst + table.inflight[slots])
+        return depth
+
+    def kv_usage(self) -> Floats:
+        """KV-cache utilisation per candidate, 0 to 1; a stale row counts as the fullest fresh one."""
+        table, slots = self.table, self.slots
+        usage = table.kv_usage[slots]
+        if table.stale:
+            fresh = table.fresh[slots]
+            worst = usage[fresh].max() if fresh.any() else 0.0
+            usage = np.where(fresh, usage, worst)
+        return usage

@@ -1,0 +1,109 @@
+"""One inference request on its way through the picker, and what is said about it.
+
+Owned by the director from parse to the end of the response; plugins read it and add attributes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from dataplane.headers import Headers
+from dataplane.plugin.base import DataKey
+
+T = TypeVar("T")
+
+
+class ParsedBody(msgspec.Struct):
+    """What a parser understands of a request body; the bytes themselves are never changed by parsing."""
+
+    model: str = ""
+    stream: bool = False
+    prompt_text: bytes = b""
+    """UTF-8 text of the prompt in chat template order; empty when ``prompt_tokens`` is set."""
+    prompt_tokens: list[int] | None = None
+    """Token ids, when the client sent a token array."""
+    batch: list[bytes] | None = None
+    """Texts of a batched prompt; each is a prompt of its own."""
+    max_output_tokens: int | None = None
+    cache_salt: str = ""
+
+
+class InferenceRequest:
+    """A request as plugins see it."""
+
+    __slots__ = (
+        "attributes",
+        "body",
+        "fairness_id",
+        "headers",
+        "model",
+        "objective",
+        "parsed",
+        "path",
+        "priority",
+        "received_at",
+        "request_id",
+        "target_model",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        path: str,
+        headers: Headers,
+        body: bytes,
+        parsed: ParsedBody,
+        received_at: float,
+    ) -> None:
+        self.request_id = request_id
+        """As the client or Envoy named it. Not unique: never a key of internal state."""
+        self.path = path
+        self.headers = headers
+        self.body = body
+        self.parsed = parsed
+        self.model = parsed.model
+        self.target_model = parsed.model
+        self.objective = ""
+        self.priority = 0
+        self.fairness_id = "default-flow"
+        self.received_at = received_at
+        """Monotonic seconds at which the last byte of the body was here."""
+        self.attributes: dict[DataKey[Any], Any] = {}
+
+    def get(self, key: DataKey[T]) -> T | None:
+        """The value a producer left under ``key``."""
+        return self.attributes.get(key)
+
+    def put(self, key: DataKey[T], value: T) -> None:
+        """Leave a value for consumers."""
+        self.attributes[key] = value
+
+
+class Usage(msgspec.Struct):
+    """Token counts of a finished response as the model server reports them; None = not reported."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class ResponseSummary(msgspec.Struct):
+    """What is known when a response has ended, for whatever reason."""
+
+    status: int = 0
+    """HTTP status of the model server; 0 when no response headers came."""
+    streaming: bool = False
+    usage: Usage | None = None
+    served: str = ""
+    """``ip:port`` that Envoy says served it; empty when it does not say."""
+    cause: str = "natural"
+    """natural, client-disconnect, error."""
+    ttft_s: float | None = None
+    """Seconds from receipt to the first response body bytes."""
+    duration_s: float = 0.0
+    response_bytes: int = 0
+    events: int = 0
+    """Server-sent data events other than [DONE]; 0 for a plain response."""

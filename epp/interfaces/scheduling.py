@@ -1,0 +1,113 @@
+"""The scheduling extension points: filter, score, pick, and which profiles to run.
+
+All are plain functions: they run inside the decision, may not block, and see columns of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import ClassVar, Protocol, runtime_checkable
+
+import msgspec
+
+from epp.interfaces.endpoint import Candidates, Endpoint, Floats
+from epp.interfaces.request import InferenceRequest
+
+
+class ScorerCategory(StrEnum):
+    """What a scorer prefers; metadata for people and consoles."""
+
+    AFFINITY = "Affinity"
+    DISTRIBUTION = "Distribution"
+    BALANCE = "Balance"
+
+
+@runtime_checkable
+class Filter(Protocol):
+    """Narrows the candidates. An empty result ends the profile with 429."""
+
+    def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates: ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Scores every candidate in [0, 1], higher is better; values outside are clamped."""
+
+    category: ClassVar[ScorerCategory]
+
+    def score(self, request: InferenceRequest, candidates: Candidates) -> Floats: ...
+
+
+@runtime_checkable
+class Picker(Protocol):
+    """Chooses positions among the candidates by total score; the first is the primary."""
+
+    def pick(self, request: InferenceRequest, candidates: Candidates, totals: Floats) -> Sequence[int]: ...
+
+
+class ScorerTrace(msgspec.Struct):
+    """One scorer's part in a decision."""
+
+    name: str
+    weight: float
+    scores: Floats
+
+
+class FilterTrace(msgspec.Struct):
+    """One filter's part in a decision."""
+
+    name: str
+    before: int
+    after: int
+
+
+class ProfileResult(msgspec.Struct):
+    """Outcome of one profile: the picked endpoints, first is primary, and how it came about."""
+
+    profile: str
+    endpoints: list[Endpoint]
+    candidates: Candidates
+    totals: Floats
+    scorers: list[ScorerTrace]
+    filters: list[FilterTrace]
+
+
+class SchedulingResult(msgspec.Struct):
+    """All profile results by name, and which one names the destination."""
+
+    results: dict[str, ProfileResult]
+    primary: str
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Destination endpoints in order of preference."""
+        return self.results[self.primary].endpoints
+
+
+class SchedulingProfile(Protocol):
+    """A named filter-score-pick chain, ready to run."""
+
+    name: str
+
+    def run(self, request: InferenceRequest, candidates: Candidates) -> ProfileResult: ...
+
+
+@runtime_checkable
+class ProfileHandler(Protocol):
+    """Decides which profiles run, and which result is primary.
+
+    ``profiles`` is asked again with the results so far until it answers none. A profile whose run
+    failed is present with None.
+    """
+
+    def profiles(
+        self,
+        request: InferenceRequest,
+        available: Mapping[str, SchedulingProfile],
+        results: Mapping[str, ProfileResult | None],
+    ) -> Sequence[SchedulingProfile]: ...
+
+    def process(
+        self, request: InferenceRequest, results: Mapping[str, ProfileResult | None]
+    ) -> SchedulingResult: ...
