@@ -20,6 +20,8 @@ SUBCOMMANDS = {
     "version": ("cli.version", "print the version"),
 }
 
+FLAGS = ("--help", "--version")
+
 OWN_PACKAGES = frozenset({"benchmarks", "cli", "dataplane", "epp", "simulator"})
 
 USAGE_ERROR = 2
@@ -48,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(overview())
         return 0
     if name not in SUBCOMMANDS:
-        kind = "flag" if name.startswith("-") else "subcommand"
+        kind, known = ("flag", FLAGS) if name.startswith("-") else ("subcommand", SUBCOMMANDS)
         sys.stderr.write(
-            f"pointsman: error: unknown {kind} {name!r}{suggestion(name, SUBCOMMANDS)}\n"
+            f"pointsman: error: unknown {kind} {name!r}{suggestion(name, known)}\n"
             "Run 'pointsman --help' for the list.\n"
         )
         return USAGE_ERROR
