@@ -1,0 +1,156 @@
+"""What can happen on one ext_proc stream, and what can be answered.
+
+Events come from Envoy, effects go back; ``codec`` turns both from and to protobuf and ``session`` decides
+which effects an event has. Nothing here knows protobuf, HTTP/2 or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from dataplane.headers import Headers
+
+
+class BodyMode(IntEnum):
+    """Envoy's body processing modes, with the numbers of its API."""
+
+    NONE = 0
+    STREAMED = 1
+    BUFFERED = 2
+    BUFFERED_PARTIAL = 3
+    FULL_DUPLEX_STREAMED = 4
+
+
+class Metadata(Protocol):
+    """Dynamic metadata that came with a message; decoded when asked for."""
+
+    def namespace(self, name: str) -> Mapping[str, Any] | None:
+        """The values under one filter-metadata namespace; None when it was not sent."""
+        ...
+
+
+class Modes(msgspec.Struct, frozen=True):
+    """How Envoy is configured to treat bodies; it says so with the first message of a stream."""
+
+    request: BodyMode = BodyMode.FULL_DUPLEX_STREAMED
+    response: BodyMode = BodyMode.FULL_DUPLEX_STREAMED
+    body_without_waiting: bool = False
+    """STREAMED request bodies arrive before the header answer is sent."""
+
+
+class HeadersEvent(msgspec.Struct):
+    """Request or response headers. ``end_of_stream``: no body and no trailers follow."""
+
+    headers: Headers
+    end_of_stream: bool
+    metadata: Metadata | None
+    modes: Modes | None
+    """Set on the first message of a stream, when Envoy sends its protocol configuration."""
+
+
+class RequestHeaders(HeadersEvent):
+    """First message of a stream that starts in the request phase."""
+
+
+class ResponseHeaders(HeadersEvent):
+    """The upstream, or a local reply, has answered."""
+
+
+class BodyEvent(msgspec.Struct):
+    """One chunk. The end can ride on data, come as an empty chunk, or come twice."""
+
+    body: bytes
+    end_of_stream: bool
+    metadata: Metadata | None
+
+
+class RequestBody(BodyEvent):
+    """A chunk of the request body."""
+
+
+class ResponseBody(BodyEvent):
+    """A chunk of the response body."""
+
+
+class RequestTrailers(msgspec.Struct):
+    """The request ended with trailers; no body chunk carries the end."""
+
+    metadata: Metadata | None
+
+
+class ResponseTrailers(msgspec.Struct):
+    """The response ended with trailers."""
+
+    metadata: Metadata | None
+
+
+Event = RequestHeaders | RequestBody | RequestTrailers | ResponseHeaders | ResponseBody | ResponseTrailers
+
+
+class Proceed:
+    """Go on: header changes, dynamic metadata, and whether routes are to be matched again.
+
+    Values travel as raw bytes and replace what is there. An instance may be reused for many exchanges;
+    the codec keeps its encoded form with it.
+    """
+
+    __slots__ = ("clear_route_cache", "metadata", "remove_headers", "set_headers", "wire")
+
+    def __init__(
+        self,
+        set_headers: Sequence[tuple[str, bytes]] = (),
+        remove_headers: Sequence[str] = (),
+        metadata: Mapping[str, Mapping[str, Any]] | None = None,
+        clear_route_cache: bool = False,
+    ) -> None:
+        self.set_headers = set_headers
+        self.remove_headers = remove_headers
+        self.metadata = metadata
+        self.clear_route_cache = clear_route_cache
+        self.wire: dict[int, bytes] = {}
+        """Encoded forms by answer kind; written by the codec only."""
+
+
+class Reject(msgspec.Struct):
+    """Answer the client at once instead of the upstream."""
+
+    status: int
+    body: bytes = b""
+    headers: Sequence[tuple[str, bytes]] = ()
+    details: str = ""
+    """Shown as RESPONSE_CODE_DETAILS in Envoy's access log."""
+
+
+class AnswerHeaders(msgspec.Struct):
+    """Answer to request or response headers."""
+
+    response: bool
+    proceed: Proceed
+
+
+class AnswerBody(msgspec.Struct):
+    """Answer to one body message outside full duplex: body unchanged, optionally header changes."""
+
+    response: bool
+    proceed: Proceed
+
+
+class StreamBody(msgspec.Struct):
+    """A piece of body sent on in full duplex; ``end_of_stream`` only on the last."""
+
+    response: bool
+    body: bytes
+    end_of_stream: bool
+
+
+class AnswerTrailers(msgspec.Struct):
+    """Answer to request or response trailers."""
+
+    response: bool
+
+
+Effect = AnswerHeaders | AnswerBody | StreamBody | AnswerTrailers | Reject

@@ -1,0 +1,172 @@
+"""The ext_proc gRPC method: feeds messages of a stream to its session, and the session's effects back.
+
+Owns, per server: the cap on bodies, the shared body budget, and the deadline over request phases. Streams
+whose request is unanswered wait in one dict in order of arrival; since all have the same deadline, the
+sweep looks only at its head, so a deadline costs a request two dict operations and no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from dataplane.clock import SYSTEM_CLOCK, Clock
+from dataplane.extproc.codec import MessageError, decode, encode
+from dataplane.extproc.events import Effect, Modes
+from dataplane.extproc.exchange import Decision, Ending, Exchange
+from dataplane.extproc.http2 import StreamWriter
+from dataplane.extproc.session import BodyBudget, ProtocolError, Session
+
+log = logging.getLogger(__name__)
+
+PROCESS_METHOD: Final = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+SWEEP_INTERVAL_S: Final = 0.25
+_INVALID_ARGUMENT: Final = 3
+
+
+class ProcessorLimits(msgspec.Struct, frozen=True):
+    """What one server grants its streams."""
+
+    max_body_bytes: int = 16 * 1024 * 1024
+    """Largest request body collected for a decision; 413 beyond."""
+    body_budget_bytes: int = 1024 * 1024 * 1024
+    """Collected bytes over all streams; 503 beyond."""
+    request_timeout_s: float = 300.0
+    """From request headers to the decision; 504 beyond."""
+    default_modes: Modes = Modes()
+    """Body modes of proxies that do not say theirs."""
+
+
+class ExternalProcessor:
+    """Stream factory for ``PROCESS_METHOD``. ``open_exchange`` is called once per stream."""
+
+    def __init__(
+        self,
+        open_exchange: Callable[[], Exchange],
+        limits: ProcessorLimits | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.open_exchange = open_exchange
+        self.limits = limits or ProcessorLimits()
+        self.clock = clock
+        self.budget = BodyBudget(self.limits.body_budget_bytes)
+        self.inflight = 0
+        self.defects = 0
+        self._waiting: dict[ProcessStream, float] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def __call__(self, writer: StreamWriter, headers: Sequence[tuple[bytes, bytes]]) -> ProcessStream:
+        self.inflight += 1
+        return ProcessStream(self, writer)
+
+    def await_answer(self, stream: ProcessStream) -> None:
+        """Put a stream under the deadline."""
+        self._waiting[stream] = self.clock() + self.limits.request_timeout_s
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self.sweep)
+
+    def answered(self, stream: ProcessStream) -> None:
+        """Take it out again."""
+        self._waiting.pop(stream, None)
+
+    def sweep(self) -> None:
+        """Expire the streams whose deadline has passed; runs while any is waiting."""
+        self._sweeper = None
+        now = self.clock()
+        while self._waiting:
+            stream = next(iter(self._waiting))
+            if self._waiting[stream] > now:
+                self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self.sweep)
+                return
+            del self._waiting[stream]
+            stream.expire()
+
+    def on_defect(self, error: BaseException) -> None:
+        """A handler failed where it must not; the client sees a 500 at most."""
+        self.defects += 1
+        log.error("a request handler failed", exc_info=error)
+
+
+class ProcessStream:
+    """One stream: StreamHandler on one side, Session on the other."""
+
+    __slots__ = ("_over", "_processor", "_session", "_waiting", "_writer")
+
+    def __init__(self, processor: ExternalProcessor, writer: StreamWriter) -> None:
+        self._processor = processor
+        self._writer = writer
+        self._waiting = False
+        self._over = False
+        limits = processor.limits
+        self._session = Session(
+            processor.open_exchange(),
+            resume=self._resume,
+            on_defect=processor.on_defect,
+            budget=processor.budget,
+            max_body_bytes=limits.max_body_bytes,
+            default_modes=limits.default_modes,
+        )
+
+    def on_message(self, message: bytes) -> None:
+        """One ProcessingRequest."""
+        if self._over:
+            return
+        session = self._session
+        try:
+            effects = session.receive(decode(message))
+        except (MessageError, ProtocolError) as error:
+            self._fail(str(error))
+            return
+        if effects:
+            self._send(effects)
+        if session.is_waiting is not self._waiting:
+            self._toggle_waiting()
+
+    def on_half_close(self) -> None:
+        """Envoy needs nothing more."""
+        if not self._over:
+            self._finish(None)
+            self._writer.finish()
+
+    def on_cancel(self) -> None:
+        """The stream or its connection is gone."""
+        if not self._over:
+            self._finish(None)
+
+    def expire(self) -> None:
+        """The deadline over the request phase has passed."""
+        self._waiting = False
+        self._send(self._session.expire())
+
+    def _resume(self, decision: Decision) -> None:
+        if not self._over:
+            self._send(self._session.resume(decision))
+            if self._waiting and not self._session.is_waiting:
+                self._toggle_waiting()
+
+    def _send(self, effects: list[Effect]) -> None:
+        send = self._writer.send
+        for effect in effects:
+            send(*encode(effect))
+
+    def _toggle_waiting(self) -> None:
+        self._waiting = not self._waiting
+        if self._waiting:
+            self._processor.await_answer(self)
+        else:
+            self._processor.answered(self)
+
+    def _fail(self, why: str) -> None:
+        log.warning("ext_proc stream refused: %s", why)
+        self._finish(Ending.ERROR)
+        self._writer.finish(_INVALID_ARGUMENT, why)
+
+    def _finish(self, ending: Ending | None) -> None:
+        self._over = True
+        self._processor.inflight -= 1
+        self._processor.answered(self)
+        self._session.close(ending)
