@@ -6,7 +6,6 @@ code 2.
 """
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
@@ -19,9 +18,10 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean X?)` for the nearest known word, or an empty string when none is near."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else ""
+    """Return ` (did you mean "x"?)` for the nearest known word, or an empty string when none is near."""
+    from dataplane.errors import did_you_mean  # only a mistake pays for loading the data plane's errors
+
+    return did_you_mean(word, known)
 
 
 class Parser(argparse.ArgumentParser):

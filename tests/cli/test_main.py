@@ -42,9 +42,9 @@ def test_no_arguments_is_a_usage_error_with_the_overview_on_stderr(capsys: pytes
 @pytest.mark.parametrize(
     ("word", "complaint"),
     [
-        pytest.param("ep", "unknown subcommand 'ep' (did you mean epp?)", id="near"),
+        pytest.param("ep", "unknown subcommand 'ep' (did you mean \"epp\"?)", id="near"),
         pytest.param("zzz", "unknown subcommand 'zzz'", id="far"),
-        pytest.param("--versoin", "unknown flag '--versoin' (did you mean --version?)", id="flag"),
+        pytest.param("--versoin", "unknown flag '--versoin' (did you mean \"--version\"?)", id="flag"),
     ],
 )
 def test_unknown_word_is_refused(word: str, complaint: str, capsys: pytest.CaptureFixture[str]):
@@ -61,17 +61,17 @@ def test_subcommand_gets_its_arguments_and_gives_the_exit_code(probe: ModuleType
     [
         pytest.param(
             ["--grcp-port=1"],
-            "pointsman probe: error: unknown flag --grcp-port (did you mean --grpc-port?)",
+            'pointsman probe: error: unknown flag --grcp-port (did you mean "--grpc-port"?)',
             id="typo",
         ),
         pytest.param(
             ["--grpc=1"],
-            "pointsman probe: error: unknown flag --grpc (did you mean --grpc-port?)",
+            'pointsman probe: error: unknown flag --grpc (did you mean "--grpc-port"?)',
             id="prefix-is-no-abbreviation",
         ),
         pytest.param(
             ["routing", "--request", "1"],
-            "pointsman probe routing: error: unknown flag --request (did you mean --requests?)",
+            'pointsman probe routing: error: unknown flag --request (did you mean "--requests"?)',
             id="nested",
         ),
         pytest.param(
