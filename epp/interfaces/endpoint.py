@@ -15,6 +15,7 @@ release of a departed endpoint's request never touches its successor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -138,7 +139,7 @@ class EndpointTable:
         """Every live endpoint; the same object until rows come or go."""
         if self._all is None:
             slots = np.array(sorted(e.slot for e in self._by_id.values()), dtype=np.intp)
-            self._all = Candidates(self, slots)
+            self._all = Candidates(self, slots, [e for s in slots if (e := self.endpoints[s]) is not None])
         return self._all
 
     def add(self, spec: EndpointSpec) -> Endpoint:
@@ -248,34 +249,46 @@ class Candidates:
     Position ``i`` of any array that belongs to it speaks of ``slots[i]``. Immutable.
     """
 
-    __slots__ = ("_endpoints", "slots", "table")
+    __slots__ = ("_endpoints", "_kept", "_parent", "slots", "table")
 
-    def __init__(self, table: EndpointTable, slots: Slots) -> None:
+    def __init__(
+        self, table: EndpointTable, slots: Slots, endpoints: Sequence[Endpoint] | None = None
+    ) -> None:
         self.table = table
         self.slots = slots
-        self._endpoints: Sequence[Endpoint] | None = None
+        self._endpoints = endpoints
+        self._parent: Candidates | None = None
+        self._kept: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.slots)
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """The rows as objects, for what is not a column (labels, adapters)."""
+        """The rows as objects, for what is not a column (labels, adapters); made when first asked for.
+
+        A narrowed set takes them from the set it was narrowed from, so that a record of a decision names
+        the endpoints of its own time even after slots have changed hands.
+        """
         if self._endpoints is None:
-            rows = self.table.endpoints
-            self._endpoints = [e for s in self.slots if (e := rows[s]) is not None]
+            if self._parent is not None and self._kept is not None:
+                self._endpoints = list(compress(self._parent.endpoints, self._kept))
+            else:
+                rows = self.table.endpoints
+                self._endpoints = [e for s in self.slots if (e := rows[s]) is not None]
         return self._endpoints
 
     def endpoint(self, position: int) -> Endpoint:
         """The endpoint at one position."""
-        endpoint: Endpoint | None = self.table.endpoints[self.slots[position]]
-        if endpoint is None:
-            raise LookupError(f"slot {self.slots[position]} has left the pool")
-        return endpoint
+        return self.endpoints[position]
 
     def where(self, keep: NDArray[np.bool_]) -> Candidates:
         """Those whose position is true in ``keep``; itself when all are."""
-        return self if keep.all() else Candidates(self.table, self.slots[keep])
+        if keep.all():
+            return self
+        narrowed = Candidates(self.table, self.slots[keep])
+        narrowed._parent, narrowed._kept = self, keep
+        return narrowed
 
     def queue_depth(self) -> Floats:
         """Requests waiting per candidate: reported, plus those booked since that report began.

@@ -1,0 +1,165 @@
+"""Request control: from a whole request to a destination.
+
+The director owns the order of the stages (parse, objective, candidates, data producers, schedule,
+pre-request) and the booking of the chosen endpoint. Everything between the first byte of a decision and
+its booking happens in one call on one thread, so two requests of a burst never decide on the same view
+of the load.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Final
+from uuid import uuid4
+
+from dataplane.clock import Clock
+from dataplane.errors import RequestError, ServiceUnavailableError
+from dataplane.extproc.exchange import HttpRequest
+from dataplane.headers import (
+    FAIRNESS_ID,
+    FORWARDED_PATH,
+    OBJECTIVE,
+    ORIGINAL_PATH,
+    REQUEST_ID,
+    Headers,
+)
+from epp.candidates import locate
+from epp.graph import PluginGraph
+from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
+from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
+from epp.interfaces.request_control import Parser
+from epp.interfaces.scheduling import SchedulingResult
+from epp.metrics import EppMetrics
+from epp.scheduling.scheduler import Scheduler
+
+DEFAULT_PATH: Final = "/v1/completions"
+MAX_REQUEST_ID_BYTES: Final = 256
+"""Longer ids are cut in logs and records; the header itself is forwarded as it came."""
+
+
+class Admitted:
+    """A decided request: where it goes, what is booked for it, and headers that plugins set."""
+
+    __slots__ = ("booking", "parser", "request", "result", "set_headers")
+
+    def __init__(
+        self,
+        request: InferenceRequest,
+        parser: Parser | None,
+        result: SchedulingResult,
+        booking: Booking,
+        set_headers: dict[str, str],
+    ) -> None:
+        self.request = request
+        self.parser = parser
+        self.result = result
+        self.booking = booking
+        self.set_headers = set_headers
+
+
+class Director:
+    """Decides for one pool with one plugin graph."""
+
+    def __init__(
+        self,
+        table: EndpointTable,
+        graph: PluginGraph,
+        metrics: EppMetrics,
+        clock: Clock,
+        *,
+        use_subset: bool = True,
+    ) -> None:
+        self.table = table
+        self.graph = graph
+        self._metrics = metrics
+        self._clock = clock
+        self._use_subset = use_subset
+        self._scheduler = Scheduler(graph, timings=metrics.plugin_timings)
+
+    def parse(self, http: HttpRequest) -> tuple[InferenceRequest, Parser | None]:
+        """The request as plugins see it. ``BadRequestError`` when its parser refuses the body."""
+        headers = http.headers
+        path = request_path(headers)
+        parser: Parser | None = None
+        body = http.body or b""
+        parsed = ParsedBody()
+        if body:
+            parser = self.graph.parser_for(path)
+            parsed = parser.parse(headers, path, body)
+        request_id = headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES]
+        request = InferenceRequest(request_id or str(uuid4()), path, headers, body, parsed, self._clock())
+        request.objective = headers.control(OBJECTIVE)
+        request.fairness_id = headers.control(FAIRNESS_ID) or request.fairness_id
+        return request, parser
+
+    def admit(self, request: InferenceRequest, parser: Parser | None, http: HttpRequest) -> Admitted:
+        """Choose endpoints and book the primary. After a ``RequestError`` nothing is booked."""
+        candidates = locate(self.table, http.metadata if self._use_subset else None)
+        if not len(candidates):
+            raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
+        timings = self._metrics.plugin_timings
+        for producer in self.graph.producers:
+            start = perf_counter()
+            producer.produce(request, candidates)
+            timings.observe("DataProducer", producer, perf_counter() - start)
+        result = self._schedule(request, candidates)
+        set_headers = self._prepare(request, result)
+        return Admitted(request, parser, result, self.table.book(result.endpoints[0]), set_headers)
+
+    def _schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
+        start = perf_counter()
+        try:
+            result = self._scheduler.schedule(request, candidates)
+        except RequestError:
+            self._metrics.schedule_failed(request.target_model)
+            raise
+        self._metrics.scheduled(perf_counter() - start, request.target_model, result.endpoints[0])
+        return result
+
+    def _prepare(self, request: InferenceRequest, result: SchedulingResult) -> dict[str, str]:
+        """Tell the pre-request plugins; if one fails, those already told hear that the request is over."""
+        timings = self._metrics.plugin_timings
+        set_headers: dict[str, str] = {}
+        try:
+            for plugin in self.graph.pre_requests:
+                start = perf_counter()
+                plugin.pre_request(request, result, set_headers)
+                timings.observe("PreRequest", plugin, perf_counter() - start)
+        except BaseException:
+            self.tell_end(request, ResponseSummary(cause="error"))
+            raise
+        return set_headers
+
+    def served_by(self, admitted: Admitted, key: str) -> None:
+        """Envoy says another endpoint than the first served it: the booking follows."""
+        served = self.table.at(key)
+        if served is not None and served.slot != admitted.booking.slot:
+            self.table.release(admitted.booking)
+            admitted.booking = self.table.book(served)
+
+    def first_byte(self, admitted: Admitted) -> None:
+        """The response body has begun."""
+        for plugin in self.graph.first_byte_observers:
+            plugin.on_first_byte(admitted.request)
+
+    def finish(self, admitted: Admitted, summary: ResponseSummary) -> None:
+        """The response is over: release the booking and tell the plugins. Exactly once per admission."""
+        self.table.release(admitted.booking)
+        self.tell_end(admitted.request, summary)
+
+    def tell_end(self, request: InferenceRequest, summary: ResponseSummary) -> None:
+        """Run every response observer, even if one of them fails; the first failure is raised at the end."""
+        failure: Exception | None = None
+        for plugin in self.graph.response_observers:
+            try:
+                plugin.on_response_end(request, summary)
+            except Exception as error:  # noqa: BLE001 - the other ledgers must still be settled
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def request_path(headers: Headers) -> str:
+    """The path that chooses the parser: ``:path``, else what an earlier hop kept of it; without query."""
+    path = headers.get(":path") or headers.get(ORIGINAL_PATH) or headers.get(FORWARDED_PATH) or DEFAULT_PATH
+    return path.partition("?")[0]

@@ -1,0 +1,261 @@
+"""One request's life in the picker: the exchange that Envoy's ext_proc stream drives.
+
+Reads top to bottom: the request is parsed, admitted and answered with a destination; the response is
+watched for the served endpoint, the first byte and usage; at the end everything booked is released. What
+a client or a model server sends never ends in more than a rejection of this one request.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Final
+
+from dataplane.clock import Clock
+from dataplane.errors import RequestError
+from dataplane.extproc.events import Proceed
+from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
+from dataplane.headers import (
+    CONTROL_HEADERS,
+    DESTINATION_ENDPOINT,
+    DESTINATION_ENDPOINT_SCORES,
+    DESTINATION_ENDPOINT_SERVED,
+    LB_NAMESPACE,
+    REQUEST_ID,
+    STRIPPED_UPSTREAM,
+    WENT_INTO_RESPONSE_HEADERS,
+)
+from epp.decisions import DecisionLog, DecisionRecord
+from epp.director import Admitted, Director
+from epp.interfaces.attributes import PREFIX_MATCH
+from epp.interfaces.request import InferenceRequest, ResponseSummary
+from epp.interfaces.request_control import ResponseReader
+from epp.metrics import EppMetrics, RequestMetrics
+
+MAX_CACHED_ANSWERS: Final = 4096
+"""Destinations whose encoded answer is kept; the cache starts over beyond."""
+
+_RESPONSE_SEEN: Final = Proceed(set_headers=((WENT_INTO_RESPONSE_HEADERS, b"true"),))
+
+
+class PickerHandler:
+    """What all exchanges of one picker share. ``open`` makes the exchange of a new stream."""
+
+    def __init__(
+        self,
+        director: Director,
+        metrics: EppMetrics,
+        decisions: DecisionLog,
+        clock: Clock,
+        *,
+        emit_scores: bool = False,
+    ) -> None:
+        self.director = director
+        self.metrics = metrics
+        self.decisions = decisions
+        self.clock = clock
+        self.emit_scores = emit_scores
+        self._answers: dict[str, Proceed] = {}
+
+    def open(self) -> PickerExchange:
+        """The exchange of one stream, on the director that is current now."""
+        return PickerExchange(self, self.director)
+
+    def answer(self, admitted: Admitted) -> Proceed:
+        """Destination in header and metadata, byte-identical, and what must not reach the model server."""
+        endpoints = admitted.result.endpoints
+        destination = endpoints[0].key if len(endpoints) == 1 else ",".join(e.key for e in endpoints)
+        request = admitted.request
+        remove = request.headers.present(STRIPPED_UPSTREAM)
+        if not remove and not admitted.set_headers and not self.emit_scores and REQUEST_ID in request.headers:
+            return self._plain_answer(destination)
+        metadata: dict[str, object] = {DESTINATION_ENDPOINT: destination}
+        if self.emit_scores:
+            metadata[DESTINATION_ENDPOINT_SCORES] = self._scores(admitted)
+        changes = {**admitted.set_headers, DESTINATION_ENDPOINT: destination}
+        if REQUEST_ID not in request.headers:
+            changes[REQUEST_ID] = request.request_id
+        return Proceed(
+            set_headers=[(name, value.encode()) for name, value in changes.items()],
+            remove_headers=[name for name in remove if name not in changes],
+            metadata={LB_NAMESPACE: metadata},
+            clear_route_cache=True,
+        )
+
+    def _plain_answer(self, destination: str) -> Proceed:
+        answer = self._answers.get(destination)
+        if answer is None:
+            if len(self._answers) >= MAX_CACHED_ANSWERS:
+                self._answers.clear()
+            answer = self._answers[destination] = Proceed(
+                set_headers=((DESTINATION_ENDPOINT, destination.encode()),),
+                metadata={LB_NAMESPACE: {DESTINATION_ENDPOINT: destination}},
+                clear_route_cache=True,
+            )
+        return answer
+
+    @staticmethod
+    def _scores(admitted: Admitted) -> dict[str, float]:
+        primary = admitted.result.results[admitted.result.primary]
+        keys = [endpoint.key for endpoint in primary.candidates.endpoints]
+        return dict(zip(keys, primary.totals.tolist(), strict=True))
+
+
+class PickerExchange:
+    """One request and its response."""
+
+    __slots__ = (
+        "_admitted",
+        "_director",
+        "_handler",
+        "_last_chunk_at",
+        "_metrics",
+        "_reader",
+        "_record",
+        "_started_at",
+        "_summary",
+        "observes_response_body",
+    )
+    needs_request_body = True
+
+    def __init__(self, handler: PickerHandler, director: Director) -> None:
+        self._handler = handler
+        self._director = director
+        self._admitted: Admitted | None = None
+        self._metrics: RequestMetrics | None = None
+        self._reader: ResponseReader | None = None
+        self._record: DecisionRecord | None = None
+        self._summary = ResponseSummary()
+        self._started_at = 0.0
+        self._last_chunk_at = 0.0
+        self.observes_response_body = True
+
+    def on_request(self, request: HttpRequest, resume: Resume) -> Decision | None:
+        """Pick. Every failure is counted under its code and recorded with its reason."""
+        started = perf_counter()
+        self._started_at = self._handler.clock()
+        inference: InferenceRequest | None = None
+        try:
+            inference, parser = self._director.parse(request)
+            metrics = self._metrics_of(inference)
+            admitted = self._admitted = self._director.admit(inference, parser, request)
+        except RequestError as error:
+            self._fail(inference, error, started)
+            raise
+        metrics.started(len(inference.body))
+        self._summary.streaming = inference.parsed.stream
+        duration = perf_counter() - started
+        self._handler.metrics.processed_request(duration)
+        self._note(inference, duration, admitted)
+        return self._handler.answer(admitted)
+
+    def _metrics_of(self, request: InferenceRequest) -> RequestMetrics:
+        self._metrics = self._handler.metrics.for_request(
+            request.model, request.target_model, request.fairness_id, request.priority
+        )
+        return self._metrics
+
+    def _fail(self, request: InferenceRequest | None, error: RequestError, started: float) -> None:
+        metrics = self._metrics or self._handler.metrics.for_request("", "", "", 0)
+        metrics.error(error.code)
+        if request is not None:
+            record = self._note(request, perf_counter() - started, None)
+            record.error = f"{error.code}: {error.message}"
+            record.status = error.status
+
+    def _note(self, request: InferenceRequest, duration: float, admitted: Admitted | None) -> DecisionRecord:
+        match = request.attributes.get(PREFIX_MATCH)
+        record = self._record = DecisionRecord(
+            request_id=request.request_id,
+            decided_at=0.0,
+            model=request.model,
+            target_model=request.target_model,
+            priority=request.priority,
+            fairness_id=request.fairness_id,
+            prompt_bytes=len(request.parsed.prompt_text),
+            duration_s=duration,
+        )
+        if admitted is not None:
+            record.result = admitted.result
+            if match is not None:
+                record.total_blocks, record.block_size = match.total, match.block_size
+                slots = match.candidates.slots
+                record.matched_blocks = float(match.matched[(slots == admitted.booking.slot).argmax()])
+        self._handler.decisions.add(record)
+        return record
+
+    def on_response_headers(self, response: HttpResponse) -> Decision:
+        """Note status and served endpoint, and choose how the body is read."""
+        started = perf_counter()
+        summary = self._summary
+        summary.status = response.status
+        if b"text/event-stream" in (response.headers.raw("content-type") or b""):
+            summary.streaming = True
+        admitted = self._admitted
+        if admitted is not None:
+            self._note_served(admitted, response)
+            if admitted.parser is not None and response.status == 200:
+                self._reader = admitted.parser.response_reader(summary.streaming)
+        stale = response.headers.present(CONTROL_HEADERS)
+        self._handler.metrics.processed_response(perf_counter() - started)
+        if stale:
+            return Proceed(set_headers=_RESPONSE_SEEN.set_headers, remove_headers=stale)
+        return _RESPONSE_SEEN
+
+    def _note_served(self, admitted: Admitted, response: HttpResponse) -> None:
+        if response.metadata is None:
+            return
+        values = response.metadata.namespace(LB_NAMESPACE)
+        served = values.get(DESTINATION_ENDPOINT_SERVED) if values else None
+        if isinstance(served, str) and served:
+            self._summary.served = served
+            self._director.served_by(admitted, served)
+
+    def on_response_chunk(self, chunk: bytes, end: bool) -> None:
+        """First byte, gaps between chunks, and whatever the parser's reader finds."""
+        if not chunk:
+            return
+        summary = self._summary
+        now = self._handler.clock()
+        if summary.ttft_s is None:
+            summary.ttft_s = now - self._started_at
+            self._first_byte(summary)
+        elif summary.streaming and self._metrics is not None:
+            self._metrics.chunk_gap(now - self._last_chunk_at)
+        self._last_chunk_at = now
+        summary.response_bytes += len(chunk)
+        if self._reader is not None:
+            self._reader.feed(chunk)
+
+    def _first_byte(self, summary: ResponseSummary) -> None:
+        if self._admitted is not None:
+            self._director.first_byte(self._admitted)
+        if self._metrics is not None and summary.ttft_s is not None:
+            self._metrics.first_byte(summary.ttft_s, summary.streaming)
+
+    def on_end(self, ending: Ending) -> None:
+        """Settle everything that was booked for this request."""
+        summary = self._summary
+        summary.cause = ending.value if ending in (Ending.NATURAL, Ending.DISCONNECT) else "error"
+        admitted, self._admitted = self._admitted, None
+        if admitted is None:
+            return
+        try:
+            if self._reader is not None:
+                summary.usage = self._reader.finish()
+                summary.events = self._reader.events
+        finally:
+            summary.duration_s = self._handler.clock() - self._started_at
+            self._director.finish(admitted, summary)
+            if self._metrics is not None:
+                self._metrics.finished(summary)
+            self._complete_record(summary)
+
+    def _complete_record(self, summary: ResponseSummary) -> None:
+        record = self._record
+        if record is None:
+            return
+        record.status = summary.status
+        record.served = summary.served
+        record.ending = summary.cause
+        record.ttft_s = summary.ttft_s
+        record.cached_tokens = summary.usage.cached_tokens if summary.usage else None
