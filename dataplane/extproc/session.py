@@ -384,6 +384,9 @@ class Session:
 
     def close(self, ending: Ending | None = None) -> None:
         """The stream is over. Without a reason given, an incomplete exchange counts as disconnected."""
+        # The driver holds the session and the session the driver's resume: let go, so that reference
+        # counting frees both at once and the cyclic collector has nothing to do per request.
+        self._resume = _too_late
         if self._ended:
             return
         self._release_body()
@@ -402,6 +405,10 @@ class Session:
             self._exchange.on_end(ending)
         except Exception as error:  # noqa: BLE001 - the stream is over either way; the defect is reported
             self._on_defect(error)
+
+
+def _too_late(decision: Decision) -> None:
+    """Takes a decision that comes after the stream has gone."""
 
 
 def _stream(response: bool, body: bytes, end: bool) -> list[Effect]:
