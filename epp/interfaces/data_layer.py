@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
+from dataplane.plugin.base import TypedName
 from epp.interfaces.endpoint import Endpoint, EndpointSpec
 
 
@@ -41,12 +43,15 @@ class Measurements(msgspec.Struct):
     active_models: frozenset[str] | None = None
     waiting_models: frozenset[str] | None = None
     max_active_models: int | None = None
+    missing: Mapping[str, str] | None = None
+    """Measurements the server's engine should report but did not: field -> name of the absent series."""
 
 
 @runtime_checkable
 class Extractor(Protocol):
     """Reads measurements out of one exposition text; compiled once per endpoint."""
 
+    name: TypedName
     expects: ClassVar[str]
     """Payload kind this extractor accepts, as its source's ``payload``."""
 
@@ -59,14 +64,21 @@ class Extractor(Protocol):
 class DataSource(Protocol):
     """Something polled per endpoint over HTTP."""
 
+    name: TypedName
     payload: ClassVar[str]
     scheme: str
     path: str
     interval_s: float
     """0 = every base tick."""
+    extractors: Sequence[Extractor]
+    """As bound."""
 
     def authority(self, endpoint: Endpoint) -> str:
         """``host:port`` to poll for this endpoint."""
+        ...
+
+    def tls(self) -> ssl.SSLContext | None:
+        """How to connect when ``scheme`` is https; None for http."""
         ...
 
     def bind(self, extractors: Sequence[Extractor]) -> None:
