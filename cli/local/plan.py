@@ -1,0 +1,212 @@
+"""What will run: the configuration file with every port chosen and every path fixed.
+
+A plan is immutable and holds no process. The Envoy configuration, the command lines and what is shown to
+the user are all derived from it, so that they cannot disagree.
+"""
+
+import random
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cli.local.config import LocalConfig, PoolSection
+from dataplane.errors import ConfigError
+
+FREE_PORTS = range(20_000, 32_000)
+"""Below the range from which Linux takes ports for outgoing connections, which would otherwise race us."""
+
+FREE_PORT_TRIES = 200
+
+LOOPBACK = "127.0.0.1"
+
+
+class PortChooser(Protocol):
+    """Chooses a port that is free at the moment."""
+
+    def __call__(self, configured: int, path: str, address: str = LOOPBACK) -> int:
+        """Return the configured port, or a free one for 0; `path` is the field, for the complaint."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan:
+    """One pool: simulated servers, their picker, Envoy's cluster and route."""
+
+    name: str
+    models: tuple[str, ...]
+    fail_open: bool
+    replicas: int
+    profile: str | None
+    simulator_flags: tuple[str, ...]
+    simulator_admin_port: int
+    picker_config: Mapping[str, Any]
+    picker_flags: tuple[str, ...]
+    grpc_port: int
+    health_port: int
+    metrics_port: int
+    folder: Path
+    """Files of this pool: what its processes read and write."""
+
+    @property
+    def endpoints_file(self) -> Path:
+        """Written by the simulator, followed by the picker and by the runtime."""
+        return self.folder / "endpoints.yaml"
+
+    @property
+    def picker_file(self) -> Path:
+        """The EndpointPickerConfig."""
+        return self.folder / "picker.yaml"
+
+    @property
+    def cluster_file(self) -> Path:
+        """The pool's endpoints as Envoy follows them."""
+        return self.folder / "cluster" / "endpoints.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that will run."""
+
+    address: str
+    port: int
+    admin_port: int
+    max_body_bytes: int
+    stream_idle_timeout_s: float
+    workers: int
+    observe_responses: bool
+    state: Path
+    pools: tuple[PoolPlan, ...]
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        host = "127.0.0.1" if self.address == "0.0.0.0" else self.address  # noqa: S104  # compared, not bound
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the log files, one per process."""
+        return self.state / "logs"
+
+    @property
+    def envoy_file(self) -> Path:
+        """Envoy's bootstrap configuration."""
+        return self.state / "envoy.json"
+
+    @property
+    def access_log(self) -> Path:
+        """One JSON object per request."""
+        return self.logs / "access.jsonl"
+
+
+def make_plan(config: LocalConfig, state: Path, choose: PortChooser) -> Plan:
+    """Fix ports and paths. Raises `ConfigError` when a configured port is taken."""
+    gateway = config.gateway
+    return Plan(
+        address=gateway.address,
+        port=choose(gateway.port, "gateway.port", gateway.address),
+        admin_port=choose(gateway.admin_port, "gateway.adminPort"),
+        max_body_bytes=gateway.max_body_bytes,
+        stream_idle_timeout_s=gateway.stream_idle_timeout_s,
+        workers=gateway.workers,
+        observe_responses=gateway.observe_responses,
+        state=state,
+        pools=tuple(
+            plan_pool(pool, f"pools[{index}]", state, choose) for index, pool in enumerate(config.pools)
+        ),
+    )
+
+
+def plan_pool(pool: PoolSection, path: str, state: Path, choose: PortChooser) -> PoolPlan:
+    """Fix ports and paths of one pool."""
+    folder = state / "pools" / pool.name
+    return PoolPlan(
+        name=pool.name,
+        models=tuple(pool.models),
+        fail_open=pool.failure_mode == "FailOpen",
+        replicas=pool.simulator.replicas,
+        profile=pool.simulator.profile,
+        simulator_flags=tuple(pool.simulator.flags),
+        simulator_admin_port=choose(pool.simulator.admin_port, f"{path}.simulator.adminPort"),
+        picker_config=picker_document(pool.picker.config, folder / "endpoints.yaml", path),
+        picker_flags=tuple(pool.picker.flags),
+        grpc_port=choose(pool.picker.grpc_port, f"{path}.picker.grpcPort"),
+        health_port=choose(pool.picker.health_port, f"{path}.picker.healthPort"),
+        metrics_port=choose(pool.picker.metrics_port, f"{path}.picker.metricsPort"),
+        folder=folder,
+    )
+
+
+DEFAULT_PICKER: Mapping[str, Any] = {
+    "plugins": [
+        {"type": "queue-scorer"},
+        {"type": "kv-cache-utilization-scorer"},
+        {"type": "prefix-cache-scorer"},
+    ],
+    "schedulingProfiles": [
+        {
+            "name": "default",
+            "plugins": [
+                {"pluginRef": "queue-scorer", "weight": 2},
+                {"pluginRef": "kv-cache-utilization-scorer", "weight": 2},
+                {"pluginRef": "prefix-cache-scorer", "weight": 3},
+            ],
+        }
+    ],
+}
+"""The picker's built-in scorers, spelt out: naming a discovery plugin replaces the built-in document."""
+
+
+def picker_document(given: Mapping[str, Any] | None, endpoints: Path, path: str) -> Mapping[str, Any]:
+    """Return an EndpointPickerConfig that discovers its endpoints from the file the simulator writes."""
+    document = dict(DEFAULT_PICKER if given is None else given)
+    data_layer = dict(document.get("dataLayer") or {})
+    if "discovery" in data_layer:
+        raise ConfigError(
+            "is set by 'pointsman up'; remove it", path=f"{path}.picker.config.dataLayer.discovery"
+        )
+    discovery = {"type": "file-discovery", "parameters": {"path": str(endpoints), "watchFile": True}}
+    return {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        **document,
+        "plugins": [*(document.get("plugins") or []), discovery],
+        "dataLayer": {**data_layer, "discovery": {"pluginRef": "file-discovery"}},
+    }
+
+
+class Ports:
+    """Chooses ports for one plan: never one twice, never one that is in use."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._chosen: set[int] = set()
+
+    def __call__(self, configured: int, path: str, address: str = LOOPBACK) -> int:
+        """Return the configured port if it is free, or a free one for 0. Raises `ConfigError`."""
+        candidates = [configured] if configured else self._rng.sample(FREE_PORTS, FREE_PORT_TRIES)
+        for port in candidates:
+            if port not in self._chosen and is_free(address, port):
+                self._chosen.add(port)
+                return port
+        if configured in self._chosen:
+            raise ConfigError(f"port {configured} is already used elsewhere in the file", path=path)
+        if configured:
+            raise ConfigError(
+                f"port {configured} is in use; configure another, or 0 for a free one", path=path
+            )
+        raise ConfigError(f"no free port between {FREE_PORTS.start} and {FREE_PORTS.stop}", path=path)
+
+
+def is_free(address: str, port: int) -> bool:
+    """Tell whether a listener could be opened now."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,172 @@
+"""What the user of `pointsman up` sees: progress, a status table, and what to try.
+
+On a terminal the table is redrawn in place once a second; elsewhere there are plain lines, and a line per
+pool only when its figures have moved, so that a log of a quiet night stays short.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from cli.local.gateway import Gateway
+from cli.local.metrics import PoolStatus, pool_status, scrape
+from cli.local.plan import Plan
+from cli.local.tries import tries
+
+REFRESH_S = 1.0
+PLAIN_EVERY_S = 30.0
+
+
+class Screen(Protocol):
+    """Where everything is said."""
+
+    def say(self, text: str) -> None:
+        """Tell one event."""
+        ...
+
+    def introduce(self, plan: Plan) -> None:
+        """Say where the gateway is and what to try."""
+        ...
+
+    async def watch(self, gateway: Gateway) -> None:
+        """Show the state of the pools until cancelled."""
+        ...
+
+
+async def statuses(gateway: Gateway) -> list[PoolStatus]:
+    """Ask every picker how its pool is."""
+    pools = gateway.plan.pools
+    samples = await asyncio.gather(*(scrape(gateway.session, pool) for pool in pools))
+    return [pool_status(pool, each) for pool, each in zip(pools, samples, strict=True)]
+
+
+class PlainScreen:
+    """Lines of text with the time in front."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def say(self, text: str) -> None:
+        """Write one line."""
+        self._stream.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        self._stream.flush()
+
+    def introduce(self, plan: Plan) -> None:
+        """List the addresses and the commands."""
+        lines = [f"{line}\n" for what, command in tries(plan) for line in (f"# {what}", command)]
+        self._stream.write(f"\n{addresses(plan)}\n\n{''.join(lines)}\n")
+        self._stream.flush()
+
+    async def watch(self, gateway: Gateway) -> None:
+        """Write a pool's line when it has changed."""
+        shown: dict[str, str] = {}
+        while True:
+            for status in await statuses(gateway):
+                line = summary(status)
+                if shown.get(status.name) != line:
+                    shown[status.name] = line
+                    self.say(line)
+            await asyncio.sleep(PLAIN_EVERY_S)
+
+
+class LiveScreen:
+    """A terminal: events scroll by, the table stays below them."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+
+    def say(self, text: str) -> None:
+        """Print one event above the table."""
+        ready, _, rest = text.partition("ready: ")
+        shown = f"[green]✓[/] {escape(rest)}" if rest and not ready else escape(text)
+        self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {shown}", soft_wrap=True)
+
+    def introduce(self, plan: Plan) -> None:
+        """Print the addresses and the commands."""
+        self._console.print(f"\n{escape(addresses(plan))}\n", soft_wrap=True)
+        for what, command in tries(plan):
+            self._console.print(f"[dim]# {escape(what)}[/]", soft_wrap=True)
+            self._console.print(escape(command), soft_wrap=True)
+        self._console.print()
+
+    async def watch(self, gateway: Gateway) -> None:
+        """Redraw the table every second."""
+        before: list[PoolStatus] = []
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            while True:
+                current = await statuses(gateway)
+                live.update(table(current, before, gateway), refresh=True)
+                before = current
+                await asyncio.sleep(REFRESH_S)
+
+
+def addresses(plan: Plan) -> str:
+    """Say where everything is."""
+    pickers = "\n".join(
+        f"  picker of {pool.name}: http://127.0.0.1:{pool.metrics_port}/metrics and /debug/decisions"
+        for pool in plan.pools
+    )
+    return (
+        f"gateway: {plan.url}\n{pickers}\n  Envoy's admin: http://127.0.0.1:{plan.admin_port}\n"
+        f"  logs: {plan.logs}\nCtrl-C stops everything."
+    )
+
+
+def summary(status: PoolStatus) -> str:
+    """One pool in one line."""
+    if not status.is_up:
+        return f"{status.name}: its picker does not answer"
+    return (
+        f"{status.name}: {status.endpoints} endpoints, {status.requests} requests, {status.running} running, "
+        f"{status.errors} errors, prefix hits {percent(status.hit_ratio)}, "
+        f"decision p50 {milliseconds(status.decision_p50_s)}"
+    )
+
+
+def table(current: Sequence[PoolStatus], before: Sequence[PoolStatus], gateway: Gateway) -> Table:
+    """All pools in a table."""
+    earlier = {status.name: status.requests for status in before}
+    grid = Table(title="pools", title_justify="left", title_style="bold")
+    for heading in (
+        "pool",
+        "endpoints",
+        "requests",
+        "per s",
+        "running",
+        "errors",
+        "hits",
+        "decision p50",
+        "restarts",
+    ):
+        grid.add_column(heading, justify="left" if heading == "pool" else "right")
+    for status in current:
+        restarts = sum(gateway.children[f"{part}-{status.name}"].restarts for part in ("sim", "epp"))
+        rate = max(0, status.requests - earlier.get(status.name, status.requests)) / REFRESH_S
+        grid.add_row(
+            escape(status.name),
+            str(status.endpoints) if status.is_up else "[red]picker down[/]",
+            str(status.requests),
+            f"{rate:.0f}",
+            str(status.running),
+            str(status.errors),
+            percent(status.hit_ratio),
+            milliseconds(status.decision_p50_s),
+            str(restarts),
+        )
+    return grid
+
+
+def percent(share: float | None) -> str:
+    """Format a share of one."""
+    return "-" if share is None else f"{share:.0%}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Format a short time."""
+    return "-" if seconds is None else f"{seconds * 1000:.2f} ms"

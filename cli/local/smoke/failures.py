@@ -1,0 +1,116 @@
+"""Parts that die under load: requests keep flowing, and the part comes back."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import aiohttp
+
+from cli.local.metrics import pool_status, scrape
+from cli.local.plan import LOOPBACK, PoolPlan
+from cli.local.smoke.context import POD, Context, chat, distinct_text, expect, until
+from cli.local.smoke.requests import CHAT
+
+WORKERS = 8
+WARM_UP_S = 0.5
+FLOWS_AGAIN_WITHIN_S = 1.0
+WATCH_S = 2.5
+BACK_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One request of the load."""
+
+    started: float
+    failure: str
+    """Empty when it succeeded."""
+    pod: str
+
+
+@contextlib.asynccontextmanager
+async def load(context: Context, pool: PoolPlan) -> AsyncIterator[list[Outcome]]:
+    """Keep `WORKERS` requests running; their outcomes are appended to the list."""
+    outcomes: list[Outcome] = []
+
+    async def worker() -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                answer = await context.post(CHAT, chat(pool.models[0], distinct_text(20), max_tokens=4))
+            except (aiohttp.ClientError, TimeoutError) as error:
+                outcomes.append(Outcome(started, repr(error), ""))
+                continue
+            failure = "" if answer.status == 200 else f"{answer.status} {answer.body[:200]!r}"
+            outcomes.append(Outcome(started, failure, answer.headers.get(POD, "")))
+
+    workers = [asyncio.create_task(worker()) for _ in range(WORKERS)]
+    try:
+        await asyncio.sleep(WARM_UP_S)
+        yield outcomes
+    finally:
+        for task in workers:
+            task.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def killed_picker(context: Context) -> str:
+    """kill -9 of a picker that fails open: requests flow within a second, and it comes back and picks."""
+    pool = next(pool for pool in context.pools if pool.fail_open)
+    child = context.gateway.children[f"epp-{pool.name}"]
+    pid = child.pid
+    expect(pid is not None, "the picker does not run")
+    async with load(context, pool) as outcomes:
+        killed = time.monotonic()
+        os.kill(pid or 0, signal.SIGKILL)
+        await asyncio.sleep(WATCH_S)
+
+        async def picks_again() -> bool:
+            status = pool_status(pool, await scrape(context.session, pool))
+            return child.pid not in {None, pid} and status.endpoints >= pool.replicas and status.requests > 0
+
+        back = WATCH_S + await until(picks_again, "the picker is back and picks", BACK_WITHIN_S)
+    during = [outcome for outcome in outcomes if outcome.started >= killed]
+    late = [
+        outcome.failure
+        for outcome in during
+        if outcome.failure and outcome.started > killed + FLOWS_AGAIN_WITHIN_S
+    ]
+    expect(
+        not late,
+        f"{len(late)} of {len(during)} requests failed later than a second after the kill: {late[:3]}",
+    )
+    early = sum(bool(outcome.failure) for outcome in outcomes)
+    return f"{len(during)} requests, {early} failed within the first second; picks again within {back:.1f} s"
+
+
+async def killed_endpoint(context: Context) -> str:
+    """A model server that dies: its requests succeed elsewhere; once revived it is used again."""
+    pool = context.pools[-1]
+    admin = f"http://{LOOPBACK}:{pool.simulator_admin_port}/admin"
+    async with load(context, pool) as outcomes:
+        victim = next(outcome.pod for outcome in reversed(outcomes) if outcome.pod)
+        killed = time.monotonic()
+        await act(context, f"{admin}/replicas/{victim}/kill")
+        await asyncio.sleep(WATCH_S)
+        revived = time.monotonic()
+        await act(context, f"{admin}/replicas/{victim}/revive")
+
+        async def used_again() -> bool:
+            return any(outcome.pod == victim and outcome.started > revived for outcome in outcomes)
+
+        back = await until(used_again, f"{victim} answers again", BACK_WITHIN_S)
+    failed = [outcome.failure for outcome in outcomes if outcome.failure]
+    during = sum(outcome.started >= killed for outcome in outcomes)
+    expect(not failed, f"{len(failed)} of {len(outcomes)} requests failed: {failed[:3]}")
+    return f"{during} requests, none failed while {victim} was dead; used again {back:.1f} s after its return"
+
+
+async def act(context: Context, url: str) -> None:
+    """POST to the simulator's admin interface. Raises `CheckError` unless it agrees."""
+    async with context.session.post(url) as answer:
+        expect(answer.status == 200, f"{url}: {answer.status} {await answer.text()}")

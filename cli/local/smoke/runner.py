@@ -1,0 +1,78 @@
+"""Runs the smoke checks one after another, failed ones or not, and sums them up."""
+
+import asyncio
+import platform
+import time
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+
+import aiohttp
+
+from cli.local.child import Say
+from cli.local.gateway import Gateway
+from cli.local.smoke import failures, requests, routing, sdk
+from cli.local.smoke.context import CheckError, Context
+
+CHECK_TIMEOUT_S = 60.0
+
+Check = Callable[[Context], Awaitable[str]]
+"""Returns what it saw; raises `CheckError` otherwise."""
+
+CHECKS: tuple[Check, ...] = (
+    requests.models_listed,
+    sdk.sdk_synchronous,
+    sdk.sdk_asynchronous,
+    sdk.sdk_streaming,
+    sdk.sdk_error,
+    requests.malformed_json,
+    requests.missing_model,
+    requests.unknown_model,
+    requests.unknown_path,
+    requests.bodies_unchanged,
+    requests.oversize_body,
+    requests.forged_headers,
+    requests.client_abort,
+    requests.decision_explained,
+    routing.repeat_hits_cache,
+    routing.burst_spreads,
+    failures.killed_endpoint,
+    failures.killed_picker,
+)
+
+
+async def run_checks(gateway: Gateway, say: Say) -> dict[str, Any]:
+    """Run all checks and return the summary: overall result, what ran, and a row per check."""
+    started = time.monotonic()
+    timeout = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        context = Context(gateway, session)
+        rows = [await run_check(check, context, say) for check in CHECKS]
+    failed = [row["name"] for row in rows if row["result"] != "passed"]
+    return {
+        "result": "failed" if failed else "passed",
+        "failed": failed,
+        "duration_s": round(time.monotonic() - started, 3),
+        "pointsman": version("pointsman"),
+        "python": platform.python_version(),
+        "pools": {pool.name: pool.replicas for pool in gateway.plan.pools},
+        "restarts": {name: child.restarts for name, child in gateway.children.items()},
+        "checks": rows,
+    }
+
+
+async def run_check(check: Check, context: Context, say: Say) -> dict[str, Any]:
+    """Run one check; whatever it raises is its result."""
+    name = getattr(check, "__name__", "check")
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            result, detail = "passed", await check(context)
+    except CheckError as error:
+        result, detail = "failed", str(error)
+    except Exception as error:  # noqa: BLE001  # a client library may raise anything; the row says what
+        result, detail = "failed", f"{type(error).__name__}: {error}"
+    duration = round(time.monotonic() - started, 3)
+    say(f"{result}: {name} ({duration} s): {detail}")
+    return {"name": name, "result": result, "detail": detail, "duration_s": duration}

@@ -1,0 +1,37 @@
+"""What to try on a running gateway: commands to copy, with the addresses of this run."""
+
+from collections.abc import Sequence
+
+from cli.local.plan import LOOPBACK, Plan
+
+JSON = "-H 'content-type: application/json'"
+
+
+def tries(plan: Plan) -> Sequence[tuple[str, str]]:
+    """Return (what it shows, command) in the order to try them."""
+    first, last = plan.pools[0], plan.pools[-1]
+    model = first.models[0]
+    chat = f"{plan.url}/v1/chat/completions {JSON}"
+    question = '"messages": [{"role": "user", "content": "Where does this train go?"}]'
+    prompt = "$(seq -s ' ' 3000)"
+    completion = f'{{\\"model\\": \\"{model}\\", \\"max_tokens\\": 1, \\"prompt\\": \\"{prompt}\\"}}'
+    repeat = (
+        f"curl -s -w '\\n%{{time_starttransfer}} s\\n' {plan.url}/v1/completions {JSON} -d \"{completion}\""
+    )
+    return [
+        ("which models there are", f"curl -s {plan.url}/v1/models"),
+        ("ask one", f'curl -s {chat} -d \'{{"model": "{model}", {question}}}\''),
+        (
+            "stream from another",
+            f'curl -sN {chat} -d \'{{"model": "{last.models[0]}", "stream": true, {question}}}\'',
+        ),
+        (
+            "a long prompt twice: the second time cached_tokens > 0 and an earlier first byte",
+            f"for i in 1 2; do {repeat}; done",
+        ),
+        ("why each endpoint was picked", f"curl -s http://{LOOPBACK}:{first.metrics_port}/debug/decisions"),
+        (
+            "what it costs, and what routing by prefix gains",
+            "pointsman bench extproc; pointsman bench routing",
+        ),
+    ]
