@@ -1,0 +1,29 @@
+"""Everything wrong with a document, reported at once.
+
+Reading a configuration never stops at the first mistake: each reader appends to a list of problems and goes
+on with what it can make sense of, so that one run shows everything there is to mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dataplane.errors import ConfigError
+
+
+class ConfigErrors(ConfigError):
+    """All problems of one document, in the order they were found; never empty."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        self.errors = list(errors)
+        if len(self.errors) == 1:
+            super().__init__(self.errors[0].message, path=self.errors[0].path)
+        else:
+            lines = "\n".join(f"  - {error}" for error in self.errors)
+            super().__init__(f"{len(self.errors)} problems:\n{lines}")
+
+
+def raise_any(problems: Sequence[ConfigError]) -> None:
+    """Raise ``ConfigErrors`` when there is at least one problem."""
+    if problems:
+        raise ConfigErrors(problems)

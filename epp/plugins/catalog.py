@@ -1,0 +1,39 @@
+"""The picker's built-in plugins: type string -> where its class is.
+
+A table of strings: reading it imports no plugin, so a console or a test may look at it freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+BUILTIN: Final[Mapping[str, str]] = {
+    # parsers
+    "openai-parser": "epp.plugins.parsers.openai:OpenAIParser",
+    "passthrough-parser": "epp.plugins.parsers.passthrough:PassthroughParser",
+    # data producers
+    "token-producer": "epp.plugins.producers.token:TokenProducer",
+    "approx-prefix-cache-producer": "epp.plugins.producers.approximate_prefix:ApproximatePrefixProducer",
+    "inflight-load-producer": "epp.plugins.producers.inflight_load:InflightLoadProducer",
+    # scorers
+    "queue-scorer": "epp.plugins.scorers.queue_depth:QueueDepthScorer",
+    "kv-cache-utilization-scorer": "epp.plugins.scorers.kv_cache_utilization:KvCacheUtilizationScorer",
+    "prefix-cache-scorer": "epp.plugins.scorers.prefix_cache:PrefixCacheScorer",
+    "running-requests-size-scorer": "epp.plugins.scorers.running_requests:RunningRequestsScorer",
+    "active-request-scorer": "epp.plugins.scorers.active_requests:ActiveRequestsScorer",
+    "load-aware-scorer": "epp.plugins.scorers.load_aware:LoadAwareScorer",
+    # pickers
+    "max-score-picker": "epp.plugins.pickers.max_score:MaxScorePicker",
+    "random-picker": "epp.plugins.pickers.random:RandomPicker",
+    "weighted-random-picker": "epp.plugins.pickers.weighted_random:WeightedRandomPicker",
+    # profile handlers
+    "single-profile-handler": "epp.plugins.profile_handlers.single:SingleProfileHandler",
+    # data layer
+    "metrics-data-source": "epp.plugins.sources.model_server_metrics:ModelServerMetricsSource",
+    "core-metrics-extractor": "epp.plugins.extractors.core_metrics:CoreMetricsExtractor",
+    "file-discovery": "epp.plugins.discovery.file:FileDiscovery",
+}
+
+ALIASES: Final[Mapping[str, str]] = {"tokenizer": "token-producer"}
+"""Deprecated type strings and what replaces them."""
