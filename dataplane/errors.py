@@ -117,10 +117,16 @@ class DeadlineExceededError(RequestError):
 
 
 def openai_error(message: str, error_type: str, code: str | None = None, param: str | None = None) -> bytes:
-    """``{"error": {"message", "type", "param", "code"}}`` as JSON bytes."""
-    return msgspec.json.encode(
-        {"error": {"message": message, "type": error_type, "param": param, "code": code}}
-    )
+    """``{"error": {"message", "type", "param", "code"}}`` as JSON bytes.
+
+    Messages may quote what a client sent, undecodable bytes included: those become question marks.
+    """
+    fields = {"message": message, "type": error_type, "param": param, "code": code}
+    return msgspec.json.encode({"error": {name: _unicode(value) for name, value in fields.items()}})
+
+
+def _unicode(text: str | None) -> str | None:
+    return text and text.encode("utf-8", "replace").decode()
 
 
 class ConfigError(ValueError):

@@ -84,7 +84,9 @@ class Headers:
     @classmethod
     def of(cls, items: Iterable[tuple[str, str | bytes]]) -> Headers:
         """Headers from text or byte values, names lower-cased."""
-        return cls([(k.lower(), v.encode() if isinstance(v, str) else v) for k, v in items])
+        return cls(
+            [(k.lower(), v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v) for k, v in items]
+        )
 
     def get(self, name: str, default: str = "") -> str:
         """First value of ``name`` (lower case) as text, ``default`` when absent."""

@@ -29,7 +29,10 @@ class Metadata(Protocol):
     """Dynamic metadata that came with a message; decoded when asked for."""
 
     def namespace(self, name: str) -> Mapping[str, Any] | None:
-        """The values under one filter-metadata namespace; None when it was not sent."""
+        """The values under one filter-metadata namespace; None when it was not sent.
+
+        ``codec.MessageError`` when the peer sent bytes that are no metadata.
+        """
         ...
 
 
@@ -66,6 +69,8 @@ class BodyEvent(msgspec.Struct):
     body: bytes
     end_of_stream: bool
     metadata: Metadata | None
+    modes: Modes | None = None
+    """As with headers; a stream starts with a body when Envoy is configured to skip headers."""
 
 
 class RequestBody(BodyEvent):

@@ -62,18 +62,27 @@ class Exchange(Protocol):
     needs_request_body: bool
     """Whether the decision is made on the whole body. Read once, at the request headers."""
     observes_response_body: bool
-    """Whether ``on_response_chunk`` is to be called. Read after ``on_response_headers``."""
+    """Whether ``on_response_chunk`` is to be called. Read at every chunk."""
 
     def on_request(self, request: HttpRequest, resume: Resume) -> Decision | None:
-        """Decide, or return None and call ``resume`` later. ``RequestError`` becomes a rejection."""
+        """Decide, or return None and call ``resume`` later. ``RequestError`` becomes a rejection.
+
+        Not called when a stream starts with its response, or the response overtakes the request's body.
+        """
         ...
 
     def on_response_headers(self, response: HttpResponse) -> Decision:
-        """Changes to the response headers, or a replacement of the whole response."""
+        """Changes to the response headers, or a replacement of the whole response.
+
+        A response that comes before the decision is Envoy's own (413, 504): the decision is void.
+        """
         ...
 
     def on_response_chunk(self, chunk: bytes, end: bool) -> None:
-        """Watch the response body pass. ``end`` comes exactly once, if the body ends at all."""
+        """Watch the response body pass. ``end`` comes exactly once, if the body ends at all.
+
+        An exception is reported and ends the watching, not the response.
+        """
         ...
 
     def on_end(self, ending: Ending) -> None:

@@ -16,10 +16,11 @@ import msgspec
 
 from dataplane.clock import SYSTEM_CLOCK, Clock
 from dataplane.extproc.codec import MessageError, decode, encode
+from dataplane.extproc.collected import BodyBudget
 from dataplane.extproc.events import Effect, Modes
 from dataplane.extproc.exchange import Decision, Ending, Exchange
 from dataplane.extproc.http2 import StreamWriter
-from dataplane.extproc.session import BodyBudget, ProtocolError, Session
+from dataplane.extproc.session import ProtocolError, Session
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,10 @@ The rules it keeps, each of which Envoy punishes with a 500, an empty body or a 
 * full-duplex bodies are answered only by streamed chunks, of at most ``MAX_CHUNK_BYTES``,
 * the end of a body can ride on data, come as an empty chunk, twice, or as trailers; it is answered once,
 * outside full duplex each message gets exactly one answer,
-* trailers are always answered.
+* trailers are always answered, and nothing is after an immediate response.
+
+A response can overtake the decision: Envoy shows replies of its own (413 for an overfull buffer, 504 for an
+idle stream). The request is then void, whatever the exchange still decides.
 
 The request body is collected only when the exchange needs it, up to a cap per stream (413 beyond) and a
 budget shared by all streams of a server (503 beyond). A deadline over the request phase is the driver's to
@@ -16,7 +19,6 @@ keep: it calls ``expire``. After the decision nothing is buffered: chunks pass t
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Final
 
 from dataplane.errors import (
@@ -25,8 +27,8 @@ from dataplane.errors import (
     InternalError,
     PayloadTooLargeError,
     RequestError,
-    ServiceUnavailableError,
 )
+from dataplane.extproc.collected import BodyBudget, CollectedBody
 from dataplane.extproc.events import (
     AnswerBody,
     AnswerHeaders,
@@ -55,6 +57,18 @@ from dataplane.extproc.exchange import (
     Resume,
     rejection,
 )
+from dataplane.extproc.phases import (
+    COLLECTING,
+    DECIDING,
+    ENDED,
+    PASSING,
+    RESPONSE_AWAITED,
+    RESPONSE_COMPLETE,
+    RESPONSE_OPEN,
+    RESPONSE_VOID,
+    START,
+    VOID,
+)
 from dataplane.headers import Headers
 
 MAX_CHUNK_BYTES: Final = 62_000
@@ -68,50 +82,33 @@ class ProtocolError(Exception):
     """The peer sent a message that cannot come at this point of a stream."""
 
 
-class RequestPhase(IntEnum):
-    """How far the request is. Response events are legal in every phase."""
-
-    START = 0
-    COLLECTING = 1
-    """The exchange needs the body and it is not complete."""
-    DECIDING = 2
-    """The exchange has the request and will resume."""
-    PASSING = 3
-    """Answered; what still comes of the body passes through."""
-    ENDED = 4
-    """Answered and complete. A repeated end is ignored."""
-    REJECTED = 5
-
-
-class BodyBudget:
-    """Bytes that all streams of one server may hold in collected bodies."""
-
-    __slots__ = ("limit_bytes", "used_bytes")
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.used_bytes = 0
+# Bound once: looking an enum's member up on its class costs as much as a call.
+_NONE: Final = BodyMode.NONE
+_STREAMED: Final = BodyMode.STREAMED
+_BUFFERED_PARTIAL: Final = BodyMode.BUFFERED_PARTIAL
+_FULL_DUPLEX_STREAMED: Final = BodyMode.FULL_DUPLEX_STREAMED
+_ONE_MESSAGE: Final = (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL)
 
 
 class Session:
     """Drives one exchange. ``resume`` reaches the driver when a decision comes later than its request."""
 
     __slots__ = (
-        "_answered_bodies",
-        "_budget",
-        "_chunks",
+        "_body_messages",
+        "_collected",
         "_ended",
         "_exchange",
         "_headers",
-        "_max_body",
+        "_headers_answered",
+        "_is_observer_broken",
         "_metadata",
         "_modes",
         "_on_defect",
         "_request_complete",
         "_request_trailers",
-        "_response_complete",
+        "_response",
+        "_response_trailers",
         "_resume",
-        "_size",
         "phase",
     )
 
@@ -128,34 +125,39 @@ class Session:
         self._exchange = exchange
         self._resume = resume
         self._on_defect = on_defect
-        self._budget = budget
-        self._max_body = max_body_bytes
+        self._collected = CollectedBody(max_body_bytes, budget)
         self._modes = default_modes
         self._headers = _NO_HEADERS
         self._metadata: Metadata | None = None
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._answered_bodies = 0
+        self._body_messages = 0
+        self._headers_answered = False
         self._request_complete = False
         self._request_trailers = False
-        self._response_complete = False
+        self._response = RESPONSE_AWAITED
+        self._response_trailers = False
+        self._is_observer_broken = False
         self._ended = False
-        self.phase = RequestPhase.START
+        self.phase = START
 
     @property
     def is_waiting(self) -> bool:
         """Whether the request phase is unanswered, so that the driver's deadline applies."""
-        return self.phase in (RequestPhase.COLLECTING, RequestPhase.DECIDING)
+        phase = self.phase
+        return phase is DECIDING or phase is COLLECTING
 
     def receive(self, event: Event) -> list[Effect]:
-        """Effects of one event. ``ProtocolError`` ends the stream."""
+        """Effects of one event. ``ProtocolError`` ends the stream: the driver is to ``close`` it."""
         return _HANDLERS[type(event)](self, event)
 
     # -- request ------------------------------------------------------------------------------------------
 
     def _on_request_headers(self, event: RequestHeaders) -> list[Effect]:
-        if self.phase is not RequestPhase.START:
+        if self.phase is VOID:
+            return []
+        if self.phase is not START:
             raise ProtocolError("a second set of request headers")
+        if self._response is not RESPONSE_AWAITED:
+            raise ProtocolError("request headers after the response has begun")
         if event.modes is not None:
             self._modes = event.modes
         self._headers = event.headers
@@ -166,18 +168,20 @@ class Session:
             return self._decide(b"")
         if not self._exchange.needs_request_body or not self._body_comes_in_time(mode):
             return self._decide(None)
-        self.phase = RequestPhase.COLLECTING
-        if self._announced_size() > self._max_body:
-            return self._reject(self._too_large())
-        if mode in (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL):
+        self.phase = COLLECTING
+        refusal = self._collected.refuse_announced(self._announced_size())
+        if refusal is not None:
+            return self._reject(refusal)
+        if mode in _ONE_MESSAGE:
+            self._headers_answered = True
             return [AnswerHeaders(False, _UNCHANGED)]
         return []
 
     def _body_comes_in_time(self, mode: BodyMode) -> bool:
         """Whether the body can be seen before the decision has to be out."""
-        if mode is BodyMode.STREAMED:
+        if mode is _STREAMED:
             return self._modes.body_without_waiting
-        return mode is not BodyMode.NONE
+        return mode is not _NONE
 
     def _announced_size(self) -> int:
         length = self._headers.get("content-length")
@@ -185,138 +189,135 @@ class Session:
 
     def _on_request_body(self, event: RequestBody) -> list[Effect]:
         phase = self.phase
-        if event.metadata is not None:
-            self._metadata = event.metadata
-        if phase is RequestPhase.COLLECTING or phase is RequestPhase.DECIDING:
+        if phase is COLLECTING or phase is DECIDING:
             return self._collect(event)
-        if phase is RequestPhase.PASSING:
-            if self._modes.request is BodyMode.FULL_DUPLEX_STREAMED:
-                if event.end_of_stream:
-                    self._request_complete = True
-                    self.phase = RequestPhase.ENDED
+        full_duplex = self._modes.request is _FULL_DUPLEX_STREAMED
+        if phase is PASSING:
+            if event.end_of_stream:
+                self.phase = ENDED
+            if full_duplex:
                 return _stream(False, event.body, event.end_of_stream)
             return [AnswerBody(False, _UNCHANGED)]
-        if phase is RequestPhase.START:
-            raise ProtocolError("a request body before its headers")
-        if phase is RequestPhase.ENDED and self._modes.request is not BodyMode.FULL_DUPLEX_STREAMED:
-            return [AnswerBody(False, _UNCHANGED)]
-        return []
+        if phase is ENDED:
+            return [] if full_duplex else [AnswerBody(False, _UNCHANGED)]
+        if phase is VOID:
+            return []
+        raise ProtocolError("a request body before its headers")
 
     def _collect(self, event: RequestBody) -> list[Effect]:
-        if self._request_complete:
+        mode = self._modes.request
+        is_repeated = self._request_complete or self._request_trailers
+        if is_repeated and mode is _FULL_DUPLEX_STREAMED:
             return []
-        body = event.body
-        self._answered_bodies += 1
-        if body:
-            self._chunks.append(body)
-            self._size += len(body)
-            self._budget.used_bytes += len(body)
-            if self._size > self._max_body:
-                return self._reject(self._too_large())
-            if self._budget.used_bytes > self._budget.limit_bytes:
-                return self._reject(
-                    ServiceUnavailableError(
-                        "too many request bodies are being received at once; try again",
-                        dropped_reason="rejected-saturated",
-                    )
-                )
-        if event.end_of_stream:
-            self._request_complete = True
-        elif self._modes.request is BodyMode.BUFFERED_PARTIAL and self._size < self._announced_size():
-            return self._reject(self._too_large())
-        elif self._modes.request not in (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL):
+        self._body_messages += 1
+        if is_repeated:
             return []
-        return self._decide_on_body() if self.phase is RequestPhase.COLLECTING else []
-
-    def _on_request_trailers(self, event: RequestTrailers) -> list[Effect]:
         if event.metadata is not None:
             self._metadata = event.metadata
-        phase = self.phase
-        if phase is RequestPhase.START:
-            raise ProtocolError("request trailers before the headers")
-        if phase is RequestPhase.REJECTED:
+        refusal = self._collected.add(event.body)
+        if refusal is not None:
+            return self._reject(refusal)
+        if event.end_of_stream:
+            self._request_complete = True
+        elif mode is _BUFFERED_PARTIAL and self._collected.size != self._announced_size():
+            return self._reject(self._cut_short())
+        elif mode not in _ONE_MESSAGE:
             return []
-        if phase is RequestPhase.PASSING or phase is RequestPhase.ENDED:
-            self.phase = RequestPhase.ENDED
-            return [AnswerTrailers(False)]
+        return self._decide(self._collected.whole()) if self.phase is COLLECTING else []
+
+    def _cut_short(self) -> PayloadTooLargeError:
+        return PayloadTooLargeError(
+            f"the proxy passes on only the first {self._collected.size} bytes of the request body, "
+            "or the body ends in trailers; send a smaller one, with a content-length"
+        )
+
+    def _on_request_trailers(self, event: RequestTrailers) -> list[Effect]:
+        phase = self.phase
+        if phase is VOID:
+            return []
+        if phase is START:
+            raise ProtocolError("request trailers before the headers")
         if self._request_trailers:
             raise ProtocolError("a second set of request trailers")
         self._request_trailers = True
-        if (
-            self._modes.request in (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL)
-            and not self._answered_bodies
-        ):
+        if phase is PASSING or phase is ENDED:
+            self.phase = ENDED
+            return [AnswerTrailers(False)]
+        if event.metadata is not None:
+            self._metadata = event.metadata
+        if phase is DECIDING:
+            return []
+        if self._headers_answered:
+            # Buffered, and no body came: the headers have gone on and nothing can route them any more.
             return self._reject(BadRequestError("a request with trailers and no body cannot be routed here"))
-        return self._decide_on_body() if phase is RequestPhase.COLLECTING else []
-
-    def _decide_on_body(self) -> list[Effect]:
-        chunks = self._chunks
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        self._chunks = [body] if body else []
-        return self._decide(body)
+        return self._decide(self._collected.whole())
 
     def _decide(self, body: bytes | None) -> list[Effect]:
-        self.phase = RequestPhase.DECIDING
+        self.phase = DECIDING
+        decision: Decision | None
         try:
             decision = self._exchange.on_request(
                 HttpRequest(self._headers, body, self._metadata), self._resume
             )
         except RequestError as error:
-            return self._apply(rejection(error))
+            decision = rejection(error)
         except Exception as error:  # noqa: BLE001 - a handler's defect must cost one request, not the stream
             self._on_defect(error)
-            return self._apply(rejection(InternalError("the request could not be processed")))
-        return [] if decision is None else self._apply(decision)
+            decision = self._internal_error()
+        # The exchange may have resumed, or its stream been closed, before it returned.
+        if decision is None or self.phase is not DECIDING:
+            return []
+        return self._apply(decision)
+
+    def _internal_error(self) -> Reject:
+        if self.phase is DECIDING:
+            self._end(Ending.ERROR)
+        return rejection(InternalError("the request could not be processed"))
 
     def resume(self, decision: Decision) -> list[Effect]:
-        """Effects of a decision that had to wait; none when the exchange has ended in between."""
-        return self._apply(decision) if self.phase is RequestPhase.DECIDING and not self._ended else []
+        """Effects of a decision that had to wait; none when the request has been settled in between."""
+        return self._apply(decision) if self.phase is DECIDING else []
 
     def _apply(self, decision: Decision) -> list[Effect]:
         if isinstance(decision, Reject):
-            self.phase = RequestPhase.REJECTED
-            self._release_body()
-            self._end(Ending.REJECTED)
-            return [decision]
+            return self._replace_response(decision)
         mode = self._modes.request
-        self.phase = RequestPhase.ENDED if self._request_complete else RequestPhase.PASSING
+        is_over = self._request_complete or self._request_trailers
+        self.phase = ENDED if is_over else PASSING
         effects: list[Effect]
-        if mode in (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL) and self._answered_bodies:
+        if self._headers_answered:
             effects = [AnswerBody(False, decision)]
+            effects += [AnswerBody(False, _UNCHANGED)] * (self._body_messages - 1)
         else:
             effects = [AnswerHeaders(False, decision)]
-            if mode is BodyMode.FULL_DUPLEX_STREAMED:
+            if mode is _FULL_DUPLEX_STREAMED:
                 self._forward_collected(effects)
-            elif mode is BodyMode.STREAMED:
-                effects += [AnswerBody(False, _UNCHANGED)] * self._answered_bodies
+            else:
+                effects += [AnswerBody(False, _UNCHANGED)] * self._body_messages
         if self._request_trailers:
-            self.phase = RequestPhase.ENDED
             effects.append(AnswerTrailers(False))
-        self._release_body()
+        self._collected.release()
         return effects
 
     def _forward_collected(self, effects: list[Effect]) -> None:
         """The collected body as streamed chunks; the end is marked iff a chunk, not trailers, brought it."""
-        if not self._answered_bodies:
+        if not self._body_messages:
             return
-        chunks = self._chunks
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        body = self._collected.whole()
         if body or self._request_complete:
             effects += _stream(False, body, self._request_complete)
 
-    def _too_large(self) -> PayloadTooLargeError:
-        return PayloadTooLargeError(f"the request body is larger than the {self._max_body} bytes allowed")
+    def _replace_response(self, reject: Reject) -> list[Effect]:
+        """An immediate response: the last thing that is said on this stream."""
+        self._void()
+        self._end(Ending.REJECTED)
+        return [reject]
 
     def _reject(self, error: RequestError) -> list[Effect]:
-        return self._apply(rejection(error))
-
-    def _release_body(self) -> None:
-        self._budget.used_bytes -= self._size
-        self._size = 0
-        self._chunks = []
+        return self._replace_response(rejection(error))
 
     def expire(self) -> list[Effect]:
-        """The deadline over the request phase has passed: 504, unless it was answered in time."""
+        """The deadline over the request phase has passed: 504, unless it was settled in time."""
         if not self.is_waiting:
             return []
         self._end(Ending.DEADLINE)
@@ -324,7 +325,18 @@ class Session:
 
     # -- response -----------------------------------------------------------------------------------------
 
+    def _begin_response(self) -> None:
+        self._response = RESPONSE_OPEN
+        if self.is_waiting:
+            self.phase = VOID
+            self._collected.release()
+
     def _on_response_headers(self, event: ResponseHeaders) -> list[Effect]:
+        if self._response is RESPONSE_VOID:
+            return []
+        if self._response is not RESPONSE_AWAITED:
+            raise ProtocolError("response headers after the response has begun")
+        self._begin_response()
         if event.modes is not None:
             self._modes = event.modes
         status = event.headers.get(":status")
@@ -343,18 +355,25 @@ class Session:
             self._on_defect(error)
             decision = _UNCHANGED
         if isinstance(decision, Reject):
-            self._response_complete = True
-            self._end(Ending.REJECTED)
-            return [decision]
-        if event.end_of_stream or self._modes.response is BodyMode.NONE:
+            return self._replace_response(decision)
+        if event.end_of_stream or self._modes.response is _NONE:
             self._complete_response()
         return [AnswerHeaders(True, decision)]
 
     def _on_response_body(self, event: ResponseBody) -> list[Effect]:
-        full_duplex = self._modes.response is BodyMode.FULL_DUPLEX_STREAMED
-        if self._response_complete:
+        if self._response is not RESPONSE_OPEN:
+            if self._response is RESPONSE_VOID:
+                return []
+            if self._response is RESPONSE_AWAITED:
+                self._begin_response()
+                if event.modes is not None:
+                    self._modes = event.modes
+        mode = self._modes.response
+        full_duplex = mode is _FULL_DUPLEX_STREAMED
+        if self._response is RESPONSE_COMPLETE:
             return [] if full_duplex else [AnswerBody(True, _UNCHANGED)]
-        end = event.end_of_stream
+        # A buffered body is one message, even when trailers or the part that did not fit follow.
+        end = event.end_of_stream or (not full_duplex and mode in _ONE_MESSAGE)
         if self._exchange.observes_response_body:
             self._observe(event.body, end)
         if end:
@@ -364,20 +383,30 @@ class Session:
         return [AnswerBody(True, _UNCHANGED)]
 
     def _on_response_trailers(self, event: ResponseTrailers) -> list[Effect]:
-        if not self._response_complete:
+        if self._response is RESPONSE_VOID:
+            return []
+        if self._response_trailers:
+            raise ProtocolError("a second set of response trailers")
+        self._response_trailers = True
+        if self._response is RESPONSE_AWAITED:
+            self._begin_response()
+        if self._response is RESPONSE_OPEN:
             if self._exchange.observes_response_body:
                 self._observe(b"", True)
             self._complete_response()
         return [AnswerTrailers(True)]
 
     def _observe(self, chunk: bytes, end: bool) -> None:
+        if self._is_observer_broken:
+            return
         try:
             self._exchange.on_response_chunk(chunk, end)
         except Exception as error:  # noqa: BLE001 - a defect in an observer must not cost the client its response
+            self._is_observer_broken = True
             self._on_defect(error)
 
     def _complete_response(self) -> None:
-        self._response_complete = True
+        self._response = RESPONSE_COMPLETE
         self._end(Ending.NATURAL)
 
     # -- end ----------------------------------------------------------------------------------------------
@@ -387,15 +416,23 @@ class Session:
         # The driver holds the session and the session the driver's resume: let go, so that reference
         # counting frees both at once and the cyclic collector has nothing to do per request.
         self._resume = _too_late
-        if self._ended:
-            return
-        self._release_body()
         if ending is None:
-            request_only = self.phase in (RequestPhase.PASSING, RequestPhase.ENDED) and (
-                self._modes.response is BodyMode.NONE
-            )
-            ending = Ending.NATURAL if request_only else Ending.DISCONNECT
+            ending = Ending.NATURAL if self._is_all_shown() else Ending.DISCONNECT
+        self._void()
         self._end(ending)
+
+    def _is_all_shown(self) -> bool:
+        """Whether only requests are processed, and this one completely. Full duplex shows how it ends."""
+        if self._modes.response is not _NONE:
+            return False
+        if self.phase is ENDED:
+            return True
+        return self.phase is PASSING and self._modes.request is not _FULL_DUPLEX_STREAMED
+
+    def _void(self) -> None:
+        self.phase = VOID
+        self._response = RESPONSE_VOID
+        self._collected.release()
 
     def _end(self, ending: Ending) -> None:
         if self._ended:
