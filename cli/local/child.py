@@ -23,8 +23,6 @@ BACKOFF_MAX_S: Final = 10.0
 STABLE_AFTER_S: Final = 30.0
 STOP_GRACE_S: Final = 5.0
 LOG_TAIL_LINES: Final = 12
-LOG_CAP_BYTES: Final = 64 * 1024 * 1024
-"""A log larger than this is put aside as `<name>.log.1` when its process is started."""
 
 PR_SET_PDEATHSIG: Final = 1
 
@@ -105,8 +103,6 @@ class Child:
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
     async def _spawn(self) -> None:
-        if self.log.exists() and self.log.stat().st_size > LOG_CAP_BYTES:
-            self.log.replace(self.log.with_suffix(".log.1"))
         with self.log.open("ab") as log:
             try:
                 self._process = await asyncio.create_subprocess_exec(

@@ -15,11 +15,10 @@ Command = list[str | Path]
 
 def simulator(pool: PoolPlan) -> Command:
     """Simulated model servers of one pool, on free ports."""
-    names = [word for model in pool.models for word in ("--served-model-name", model)]
     return [
         *(*POINTSMAN, "sim"),
         *("--model", pool.models[0]),
-        *(names if len(pool.models) > 1 else ()),
+        *("--served-model-name", *pool.models),
         *("--replicas", str(pool.replicas)),
         *("--port", "0"),
         *("--name-prefix", pool.name),
@@ -54,6 +53,7 @@ def envoy(plan: Plan, *, validate: bool = False) -> Command:
         *("--config-path", plan.envoy_file),
         *("--concurrency", str(plan.workers)),
         *("--log-level", "warning"),
+        *("--component-log-level", "ext_proc:error"),  # else a line per request while a picker is down
         "--disable-hot-restart",
         *mode,
     ]

@@ -50,7 +50,7 @@ class GatewaySection(Section, frozen=True, kw_only=True):
 class SimulatorSection(Section, frozen=True, kw_only=True):
     """Simulated model servers of one pool."""
 
-    replicas: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 2
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 2
     """Endpoints of the pool."""
     profile: Text | None = None
     """Latency profile: a name the simulator knows, or a YAML file."""

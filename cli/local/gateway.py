@@ -25,6 +25,7 @@ from cli.local.child import Child, Say, StartError
 from cli.local.endpoints import ClusterFile
 from cli.local.envoy import bootstrap
 from cli.local.envoy_clusters import picker_cluster_name, pool_cluster_name
+from cli.local.log_files import keep_small
 from cli.local.metrics import sample_value, scrape
 from cli.local.plan import LOOPBACK, Plan, PoolPlan
 from cli.local.state import prepare
@@ -41,16 +42,16 @@ class Gateway:
         self.children: dict[str, Child] = {}
         self.cluster_files = [ClusterFile(pool, say) for pool in plan.pools]
         self._say = say
-        self._followers: list[asyncio.Task[None]] = []
+        self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for follower in self._followers:
-            follower.cancel()
-        await asyncio.gather(*self._followers, return_exceptions=True)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         if "envoy" in self.children:  # first, so that nobody is sent to a part that is going away
             await self.children["envoy"].stop()
         await asyncio.gather(*(child.stop() for child in self.children.values()))
@@ -76,7 +77,8 @@ class Gateway:
                 f"{cluster.pool.replicas} model servers of {cluster.pool.name}",
                 self._until(partial(self._has_endpoints, cluster), f"sim-{cluster.pool.name}"),
             )
-        self._followers = [asyncio.create_task(cluster.follow()) for cluster in self.cluster_files]
+        self._background = [asyncio.create_task(cluster.follow()) for cluster in self.cluster_files]
+        self._background.append(asyncio.create_task(keep_small(plan, self.session)))
         for pool in plan.pools:
             await self._launch(f"epp-{pool.name}", commands.picker(pool))
         await self._launch("envoy", commands.envoy(plan))

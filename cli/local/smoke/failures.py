@@ -91,14 +91,14 @@ async def killed_picker(context: Context) -> str:
 async def killed_endpoint(context: Context) -> str:
     """A model server that dies: its requests succeed elsewhere; once revived it is used again."""
     pool = context.pools[-1]
-    admin = f"http://{LOOPBACK}:{pool.simulator_admin_port}/admin"
     async with load(context, pool) as outcomes:
         victim = next(outcome.pod for outcome in reversed(outcomes) if outcome.pod)
+        replica = f"http://{LOOPBACK}:{pool.simulator_admin_port}/replicas/{victim.rpartition('-')[2]}"
         killed = time.monotonic()
-        await act(context, f"{admin}/replicas/{victim}/kill")
+        await act(context, f"{replica}/kill")
         await asyncio.sleep(WATCH_S)
         revived = time.monotonic()
-        await act(context, f"{admin}/replicas/{victim}/revive")
+        await act(context, f"{replica}/revive")
 
         async def used_again() -> bool:
             return any(outcome.pod == victim and outcome.started > revived for outcome in outcomes)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -77,6 +78,31 @@ async def bodies_unchanged(context: Context) -> str:
         same(f"{size} bytes: received", answer.headers.get("x-body-bytes"), str(size))
         same(f"{size} bytes: digest", answer.headers.get("x-body-sha256"), hashlib.sha256(body).hexdigest())
     return f"{len(BODY_SIZES)} sizes up to {BODY_SIZES[-1]} bytes"
+
+
+async def chunked_body(context: Context) -> str:
+    """A chunked body with trailers arrives whole, once, and without the trailers."""
+    body = json.dumps(chat(context.pools[0].models[0], "in chunks", max_tokens=1)).encode()
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:7], body[7:8], body[8:]))
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: gateway\r\ntransfer-encoding: chunked\r\nx-echo-digest: 1\r\n"
+    reader, writer = await asyncio.open_connection(*host_and_port(context.url))
+    try:
+        writer.write(head.encode() + b"connection: close\r\n\r\n" + chunks + b"0\r\nx-late: 1\r\n\r\n")
+        await writer.drain()
+        answer = (await reader.read()).decode(errors="replace")
+    finally:
+        writer.close()
+    expect(answer.startswith("HTTP/1.1 200 "), f"answered {answer[:200]!r}")
+    digest = hashlib.sha256(body).hexdigest()
+    expect(f"x-body-sha256: {digest}" in answer, "another body arrived")
+    expect("x-late" not in answer, "the trailer arrived")
+    return f"{len(body)} bytes in 3 chunks"
+
+
+def host_and_port(url: str) -> tuple[str, int]:
+    """Return host and port of a URL."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 80
 
 
 def sized_body(model: str, size: int) -> bytes:

@@ -30,6 +30,7 @@ CHECKS: tuple[Check, ...] = (
     requests.unknown_model,
     requests.unknown_path,
     requests.bodies_unchanged,
+    requests.chunked_body,
     requests.oversize_body,
     requests.forged_headers,
     requests.client_abort,

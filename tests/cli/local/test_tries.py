@@ -1,0 +1,30 @@
+"""The commands that are offered for copying are well-formed."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+from cli.local.tries import tries
+from tests.cli.local.plans import two_pools
+
+
+def test_every_command_is_accepted_by_a_shell(tmp_path: Path):
+    for _, command in tries(two_pools(tmp_path)):
+        subprocess.run(["/bin/sh", "-n", "-c", command], check=True)
+
+
+def test_bodies_are_json_for_the_models_of_the_plan(tmp_path: Path):
+    commands = dict(tries(two_pools(tmp_path)))
+    bodies = [json.loads(shlex.split(commands[name])[-1]) for name in ("ask one", "stream from another")]
+    assert [body["model"] for body in bodies] == ["llama-8b", "qwen/qwen-32b"]
+    assert bodies[1]["stream"] is True
+
+
+def test_repeated_prompt_expands_to_json(tmp_path: Path):
+    (loop,) = (command for what, command in tries(two_pools(tmp_path)) if "twice" in what)
+    shown = loop.replace("curl", "printf '%s\\n' curl")
+    output = subprocess.run(["/bin/sh", "-c", shown], check=True, capture_output=True, text=True).stdout
+    first, second = (line for line in output.splitlines() if line.startswith("{"))
+    assert first == second
+    assert len(json.loads(first)["prompt"].split()) == 3000
