@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import random
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -74,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         LiveScreen() if sys.stdout.isatty() and not arguments.smoke else PlainScreen(output(arguments))
     )
     state = arguments.state_dir or CHECKOUT / (".state/smoke" if arguments.smoke else ".state")
+    raise_file_limit()
     try:
         config = load(arguments.config)
         with locked(state.resolve()):
@@ -85,6 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
     except StartError as error:
         sys.stderr.write(f"pointsman up: error: {error}\n")
         return FAILED
+
+
+def raise_file_limit() -> None:
+    """Allow this process and its children as many open files, hence connections, as the system lets them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def output(arguments: argparse.Namespace) -> TextIO:
@@ -105,18 +113,21 @@ def adjusted(config: LocalConfig, arguments: argparse.Namespace) -> LocalConfig:
 
 async def serve(plan: Plan, screen: Screen, *, smoke: bool) -> int:
     """Start, then watch until a signal, or run the smoke checks; everything is stopped when this returns."""
-    async with Gateway(plan, screen.say) as gateway:
+    async with Gateway(plan, screen.say, screen.busy) as gateway:
         work = asyncio.create_task(check(gateway, screen) if smoke else watch(gateway, screen))
         stop_on_signals(work, gateway, screen)
         try:
             return await work
         except asyncio.CancelledError:
             return FAILED if smoke else 0
+        finally:
+            screen.busy("")
 
 
 async def watch(gateway: Gateway, screen: Screen) -> int:
     """Start and show the state of things until cancelled."""
     await gateway.start()
+    screen.busy("")
     screen.introduce(gateway.plan)
     await screen.watch(gateway)
     return 0

@@ -37,11 +37,12 @@ READY_POLL_S = 0.1
 class Gateway:
     """All processes of one plan. Use as an asynchronous context manager: leaving it stops everything."""
 
-    def __init__(self, plan: Plan, say: Say) -> None:
+    def __init__(self, plan: Plan, say: Say, busy: Say = lambda _: None) -> None:
         self.plan = plan
         self.children: dict[str, Child] = {}
         self.cluster_files = [ClusterFile(pool, say) for pool in plan.pools]
         self._say = say
+        self._busy = busy
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -98,6 +99,7 @@ class Gateway:
 
     async def _step(self, what: str, work: Awaitable[None]) -> None:
         started = time.monotonic()
+        self._busy(what)
         await work
         self._say(f"ready: {what} ({time.monotonic() - started:.1f} s)")
 

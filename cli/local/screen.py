@@ -30,6 +30,10 @@ class Screen(Protocol):
         """Tell one event."""
         ...
 
+    def busy(self, what: str) -> None:
+        """Tell what is being waited for; nothing when empty."""
+        ...
+
     def introduce(self, plan: Plan) -> None:
         """Say where the gateway is and what to try."""
         ...
@@ -57,6 +61,9 @@ class PlainScreen:
         self._stream.write(f"{time.strftime('%H:%M:%S')} {text}\n")
         self._stream.flush()
 
+    def busy(self, what: str) -> None:
+        """Say nothing: the line that it is ready will do."""
+
     def introduce(self, plan: Plan) -> None:
         """List the addresses and the commands."""
         lines = [f"{line}\n" for what, command in tries(plan) for line in (f"# {what}", command)]
@@ -80,12 +87,21 @@ class LiveScreen:
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
+        self._spinner = self._console.status("")
 
     def say(self, text: str) -> None:
         """Print one event above the table."""
         ready, _, rest = text.partition("ready: ")
         shown = f"[green]✓[/] {escape(rest)}" if rest and not ready else escape(text)
         self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {shown}", soft_wrap=True)
+
+    def busy(self, what: str) -> None:
+        """Turn a spinner below the lines."""
+        if what:
+            self._spinner.update(f"waiting for: {escape(what)}")
+            self._spinner.start()
+        else:
+            self._spinner.stop()
 
     def introduce(self, plan: Plan) -> None:
         """Print the addresses and the commands."""

@@ -60,7 +60,9 @@ async def load(context: Context, pool: PoolPlan) -> AsyncIterator[list[Outcome]]
 
 async def killed_picker(context: Context) -> str:
     """kill -9 of a picker that fails open: requests flow within a second, and it comes back and picks."""
-    pool = next(pool for pool in context.pools if pool.fail_open)
+    pool = next((pool for pool in context.pools if pool.fail_open), None)
+    if pool is None:
+        return "no pool fails open"
     child = context.gateway.children[f"epp-{pool.name}"]
     pid = child.pid
     expect(pid is not None, "the picker does not run")
@@ -90,7 +92,9 @@ async def killed_picker(context: Context) -> str:
 
 async def killed_endpoint(context: Context) -> str:
     """A model server that dies: its requests succeed elsewhere; once revived it is used again."""
-    pool = context.pools[-1]
+    pool = max(context.pools, key=lambda pool: pool.replicas)
+    if pool.replicas < 2:
+        return "no pool has a second endpoint"
     async with load(context, pool) as outcomes:
         victim = next(outcome.pod for outcome in reversed(outcomes) if outcome.pod)
         replica = f"http://{LOOPBACK}:{pool.simulator_admin_port}/replicas/{victim.rpartition('-')[2]}"
