@@ -54,7 +54,7 @@ class Histogram:
         self._sum = 0.0
         self._count = 0
         lines = [heading(name, "histogram", help_text)]
-        for bound in [*(f"{bound:.15g}" for bound in bounds), "+Inf"]:
+        for bound in [*(repr(float(bound)) for bound in bounds), "+Inf"]:
             with_bound = label_text({**labels, "le": bound}).replace("%", "%%")
             lines.append(f"{name}_bucket{with_bound} %d\n")
         plain = label_text(labels).replace("%", "%%")

@@ -19,12 +19,10 @@ class Prompt(NamedTuple):
     last_text: Callable[[], str] | None = None
 
 
-def chat_prompt(messages: list[Message], tools: msgspec.Raw | None) -> Prompt:
-    """Return the prompt of a chat."""
+def chat_prompt(messages: list[Message], tools: msgspec.Raw) -> Prompt:
+    """Return the prompt of a chat; `tools` is JSON."""
     parts = [(message.role, _content(index, message)) for index, message in enumerate(messages)]
-    offered = bytes(tools) if tools is not None else b""
-    tokens = tokenizer.encode_chat(parts, b"" if offered in {b"null", b"[]"} else offered)
-    return Prompt(tokens, lambda: _spoken(messages[-1]))
+    return Prompt(tokenizer.encode_chat(parts, _given(tools)), lambda: _spoken(messages[-1]))
 
 
 def text_prompts(given: str | list[Any], name: str) -> list[Prompt]:
@@ -62,8 +60,13 @@ def _content(index: int, message: Message) -> bytes:
         tokens = b""
     else:
         tokens = b"".join(_part(part, f"messages[{index}].content[{at}]") for at, part in enumerate(content))
-    calls = message.tool_calls
-    return tokens if calls is None else tokens + tokenizer.encode_text(bytes(calls).decode())
+    return tokens + tokenizer.encode_text(_given(message.tool_calls).decode())
+
+
+def _given(document: msgspec.Raw) -> bytes:
+    """Return JSON as text, or nothing when it says nothing."""
+    text = bytes(document)
+    return b"" if text in {b"null", b"[]"} else text
 
 
 def _part(part: ContentPart, place: str) -> bytes:

@@ -10,6 +10,8 @@ from simulator.errors import ApiError
 MAX_CHOICES = 128
 """Most sequences one request may start: prompts times `n`."""
 
+ABSENT = msgspec.Raw(b"")
+
 PositiveOrNull = Annotated[int, Meta(ge=1)] | None
 Body = TypeVar("Body")
 
@@ -36,7 +38,7 @@ class Message(msgspec.Struct):
 
     role: str
     content: str | list[ContentPart] | None = None
-    tool_calls: msgspec.Raw | None = None
+    tool_calls: msgspec.Raw = ABSENT
 
 
 class Sampling(msgspec.Struct, kw_only=True):
@@ -57,7 +59,7 @@ class ChatRequest(Sampling, kw_only=True):
     messages: Annotated[list[Message], Meta(min_length=1)]
     max_tokens: PositiveOrNull = None
     max_completion_tokens: PositiveOrNull = None
-    tools: msgspec.Raw | None = None
+    tools: msgspec.Raw = ABSENT
 
 
 class CompletionRequest(Sampling, kw_only=True):
@@ -82,7 +84,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     model: str | None = None
     prompt: str | None = None
     messages: list[Message] | None = None
-    tools: msgspec.Raw | None = None
+    tools: msgspec.Raw = ABSENT
 
 
 def decoder(kind: type[Body]) -> "msgspec.json.Decoder[Body]":
