@@ -1,0 +1,112 @@
+"""Keeps the measured columns of the endpoint table young: one target per endpoint and data source.
+
+Owns the targets, the wheels that pace them (one per source), and the sweep that ends overdue scrapes and
+marks rows as stale whose last measurement is too old. All of it lives on the event loop; the only blocking
+thing a scrape does is reading a few series out of a text it has in memory.
+
+Discovery tells of endpoints that come and go through ``on_endpoint_added`` and ``on_endpoint_removed``.
+Without sources there are no targets, no timers and no connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from dataplane.clock import SYSTEM_CLOCK, Clock
+from epp.datalayer.target import ErrorCounter, Shared, Target
+from epp.datalayer.wheel import Wheel
+from epp.interfaces.data_layer import DataSource
+from epp.interfaces.endpoint import Endpoint, EndpointTable
+
+log = logging.getLogger(__name__)
+
+SWEEP_S: Final = 0.1
+"""Period of the search for overdue scrapes and stale rows."""
+
+MISSED_ROUNDS: Final = 3
+"""A row is not called stale before this many scrapes of its source could have been made."""
+
+
+class Scraper:
+    """Scrapes every endpoint of the table from every source. An ``EndpointObserver``."""
+
+    def __init__(
+        self,
+        table: EndpointTable,
+        sources: Sequence[DataSource],
+        errors: ErrorCounter,
+        *,
+        base_interval_s: float,
+        staleness_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._table = table
+        self._clock = clock
+        self._targets: dict[Endpoint, list[Target]] = {}
+        self._wheels: list[tuple[Shared, Wheel[Target]]] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        rng = rng or random.Random()  # noqa: S311  # spreads retries, keeps no secret
+        for index, source in enumerate(sources):
+            interval_s = max(base_interval_s, source.interval_s)
+            shared = Shared(source, interval_s, table, errors, clock=clock, rng=rng, keeps_ledger=index == 0)
+            self._wheels.append((shared, Wheel(interval_s, Target.poll)))
+        slowest = self._wheels[0][0].interval_s * MISSED_ROUNDS if self._wheels else 0.0
+        self.staleness_s = max(staleness_s, slowest)
+        """Age at which a row stops being trusted."""
+        if slowest > staleness_s:
+            log.warning(
+                "metrics are scraped every %g s, so endpoints count as stale after %g s, not after the %g s "
+                "of --metrics-staleness-threshold",
+                self._wheels[0][0].interval_s, slowest, staleness_s,
+            )  # fmt: skip
+
+    def start(self) -> None:
+        """Begin scraping, on the running event loop; endpoints that are in the table already included."""
+        for endpoint in self._table.all().endpoints:
+            if endpoint not in self._targets:
+                self.on_endpoint_added(endpoint)
+        for _, wheel in self._wheels:
+            wheel.start()
+        if self._wheels:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def stop(self) -> None:
+        """Close every connection and timer."""
+        for _, wheel in self._wheels:
+            wheel.stop()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for endpoint in list(self._targets):
+            self.on_endpoint_removed(endpoint)
+
+    def on_endpoint_added(self, endpoint: Endpoint) -> None:
+        """Scrape a new endpoint from its next slice on."""
+        targets = self._targets[endpoint] = []
+        for shared, wheel in self._wheels:
+            target = Target(endpoint, shared)
+            targets.append(target)
+            wheel.add(target)
+
+    def on_endpoint_removed(self, endpoint: Endpoint) -> None:
+        """Forget an endpoint at once, a scrape under way included."""
+        for target, (_, wheel) in zip(self._targets.pop(endpoint, ()), self._wheels, strict=False):
+            wheel.discard(target)
+            target.close()
+
+    def problem(self, endpoint: Endpoint) -> str:
+        """What is wrong with the endpoint's metrics at present; empty when nothing is."""
+        return "; ".join(t.problem for t in self._targets.get(endpoint, ()) if t.problem)
+
+    def _sweep(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        now = self._clock()
+        for targets in list(self._targets.values()):
+            for target in targets:
+                target.overdue(now)
+        self._table.expire(now - self.staleness_s)

@@ -1,0 +1,280 @@
+"""One endpoint as one data source sees it: connect, ask, write the answer down, back off when it fails.
+
+A target has at most one connection and one request outstanding. Everything happens on the event loop: the
+wheel calls ``poll``, the connection calls ``received`` or ``failed``, the scraper's sweep calls ``overdue``.
+A target never waits for another one, so a server that hangs costs nobody else anything.
+
+Failures are counted each time but logged on change only: when a working endpoint stops answering, when the
+way it fails changes, and when it answers again; one that keeps flapping is logged every ``RELOG_S`` at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from dataplane.clock import Clock
+from epp.datalayer.connection import ScrapeConnection
+from epp.datalayer.http_response import ScrapeError
+from epp.datalayer.measure import apply
+from epp.interfaces.data_layer import DataSource, Measurements
+from epp.interfaces.endpoint import Endpoint, EndpointTable
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S: Final = 1.0
+"""Connecting, asking and answering together."""
+
+MAX_BACKOFF_S: Final = 2.0
+"""Longest pause before a dead endpoint is tried again, spread by a quarter either way."""
+
+RELOG_S: Final = 10.0
+"""Failures of one endpoint are logged at most this often."""
+
+_MISSING_HINT: Final = (
+    "check that its engine type label or defaultEngine names its engine, and the path of the data source; "
+    "some engines publish these series only after their first request"
+)
+
+Reader = Callable[[bytes], Measurements]
+
+
+class ErrorCounter(Protocol):
+    """Where failures are counted."""
+
+    def poll_error(self, source_type: str) -> None:
+        """One scrape brought no body."""
+        ...
+
+    def extract_error(self, source_type: str, extractor_type: str) -> None:
+        """One body lacked series it should have."""
+        ...
+
+
+class Shared:
+    """What all targets of one source have in common."""
+
+    __slots__ = ("clock", "errors", "interval_s", "keeps_ledger", "rng", "source", "table", "tls")
+
+    def __init__(
+        self,
+        source: DataSource,
+        interval_s: float,
+        table: EndpointTable,
+        errors: ErrorCounter,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        keeps_ledger: bool,
+    ) -> None:
+        self.source = source
+        self.interval_s = interval_s
+        self.table = table
+        self.errors = errors
+        self.clock = clock
+        self.rng = rng
+        self.keeps_ledger = keeps_ledger
+        """Whether scrapes of this source date the rows; only one source may."""
+        self.tls = source.tls()
+
+
+class Target:
+    """Polls one endpoint for one source."""
+
+    __slots__ = (
+        "_connecting",
+        "_connection",
+        "_failures",
+        "_logged_at",
+        "_logged_kind",
+        "_readers",
+        "_request",
+        "_retry_at",
+        "_shared",
+        "_since",
+        "_spec",
+        "closed",
+        "endpoint",
+        "problem",
+    )
+
+    def __init__(self, endpoint: Endpoint, shared: Shared) -> None:
+        self.endpoint = endpoint
+        self.closed = False
+        self.problem = ""
+        """What is wrong with the endpoint's metrics at present; empty when nothing is."""
+        self._shared = shared
+        self._connection: ScrapeConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._since: float | None = None
+        """When the scrape under way began."""
+        self._failures = 0
+        self._logged_kind = ""
+        """The failure that the log speaks of last; empty when it says that all is well."""
+        self._logged_at = -RELOG_S
+        self._retry_at = 0.0
+        self._prepare()
+
+    def poll(self) -> None:
+        """Begin a scrape, unless one is under way or a dead endpoint is being left alone."""
+        if self._since is not None or self.closed:
+            return
+        now = self._shared.clock()
+        if now < self._retry_at:
+            return
+        if self._spec is not self.endpoint.spec:
+            self._disconnect()  # labels or metrics host have changed
+            self._prepare()
+        self._since = now
+        connection = self._connection
+        if connection is not None and connection.usable:
+            self._ask(connection)
+        else:
+            self._connect()
+
+    def overdue(self, now: float) -> None:
+        """End a scrape that takes longer than ``TIMEOUT_S``."""
+        if self._since is not None and now - self._since > TIMEOUT_S:
+            connecting = self._connecting is not None
+            what = "connection is not accepted" if connecting else "metrics request is not answered"
+            self.failed(
+                ScrapeError(
+                    "timeout",
+                    f"the {what} within {TIMEOUT_S:g} s",
+                    "check that the model server is alive and its metrics port reachable",
+                ),
+                retry=False,
+            )
+
+    def close(self) -> None:
+        """Stop for good; nothing is written any more."""
+        self.closed = True
+        self._since = None
+        self._disconnect()
+
+    def received(self, body: bytes) -> None:
+        """A complete answer."""
+        self._since = None
+        shared = self._shared
+        table, endpoint = shared.table, self.endpoint
+        if self.closed or table.generation[endpoint.slot] != endpoint.generation:
+            return
+        fresh, complaint = False, ""
+        for kind, read in self._readers:
+            try:
+                found = read(body)
+            except Exception:  # an extractor may come from outside; its defect must not stop the scraping
+                log.exception("%s failed on the metrics of %s", kind, endpoint.spec.id)
+                found, complaint = Measurements(), f"{kind} failed on the text"
+                shared.errors.extract_error(shared.source.name.type, kind)
+            fresh |= apply(table, endpoint, found)
+            if found.missing:
+                shared.errors.extract_error(shared.source.name.type, kind)
+                complaint = f"its metrics lack {', '.join(sorted(set(found.missing.values())))}"
+        if fresh and shared.keeps_ledger:
+            table.end_scrape(endpoint.slot, shared.clock())
+        self._failures = 0
+        self._retry_at = 0.0
+        self._report("missing series" if complaint else "", complaint, _MISSING_HINT)
+
+    def failed(self, error: ScrapeError, *, retry: bool) -> None:
+        """No answer. ``retry``: the server only closed an idle connection, so ask again on a new one."""
+        self._disconnect()
+        if self.closed:
+            return
+        if retry and self._since is not None:
+            self._connect()
+            return
+        self._since = None
+        self._failures += 1
+        shared = self._shared
+        pause = min(MAX_BACKOFF_S, shared.interval_s * 2 ** min(self._failures, 10))
+        self._retry_at = shared.clock() + pause * shared.rng.uniform(0.75, 1.25)
+        shared.errors.poll_error(shared.source.name.type)
+        self._report(error.kind, error.detail, error.hint)
+
+    def _prepare(self) -> None:
+        """Derive everything that follows from the endpoint's address and labels."""
+        source = self._shared.source
+        self._spec = self.endpoint.spec
+        authority = source.authority(self.endpoint)
+        self._request = (
+            f"GET {source.path} HTTP/1.1\r\nHost: {authority}\r\n"
+            "Accept: text/plain;version=0.0.4\r\nUser-Agent: pointsman-epp\r\n\r\n"
+        ).encode()
+        self._readers: list[tuple[str, Reader]] = [
+            (extractor.name.type, extractor.reader(self.endpoint)) for extractor in source.extractors
+        ]
+
+    def _ask(self, connection: ScrapeConnection) -> None:
+        shared, endpoint = self._shared, self.endpoint
+        if shared.keeps_ledger and shared.table.generation[endpoint.slot] == endpoint.generation:
+            shared.table.begin_scrape(endpoint.slot)
+        connection.request(self._request)
+
+    def _connect(self) -> None:
+        self._disconnect()
+        self._connecting = asyncio.get_running_loop().create_task(self._connect_and_ask())
+
+    async def _connect_and_ask(self) -> None:
+        host, port = _split(self._shared.source.authority(self.endpoint))
+        tls = self._shared.tls
+        connection = self._connection = ScrapeConnection(self)
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection, host, port, ssl=tls, server_hostname=host if tls else None
+            )
+        except OSError as error:
+            self._connecting = None
+            self.failed(_connect_error(host, port, error), retry=False)
+            return
+        self._connecting = None
+        if connection.usable:
+            self._ask(connection)
+        else:
+            self.failed(_connect_error(host, port, ConnectionResetError("closed at once")), retry=False)
+
+    def _disconnect(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._connection is not None:
+            self._connection.abandon()
+            self._connection = None
+
+    def _report(self, kind: str, detail: str, hint: str) -> None:
+        """Remember the present problem, and log it if it is news."""
+        self.problem = f"{detail}; {hint}" if kind else ""
+        if kind == self._logged_kind:
+            return
+        now, spec = self._shared.clock(), self._spec
+        if not kind:
+            self._logged_kind = ""
+            log.info("endpoint %s (%s): its metrics are read again", spec.id, spec.key)
+        elif now - self._logged_at >= RELOG_S:
+            self._logged_kind, self._logged_at = kind, now
+            log.warning("endpoint %s (%s): %s; %s", spec.id, spec.key, detail, hint)
+
+
+def _split(authority: str) -> tuple[str, int]:
+    host, _, port = authority.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _connect_error(host: str, port: int, error: OSError) -> ScrapeError:
+    if isinstance(error, ssl.SSLError):
+        return ScrapeError(
+            "tls",
+            f"TLS with the metrics port {port} of {host} fails ({error.reason or error})",
+            "check scheme, caCertPath and the client certificate of the metrics-data-source",
+        )
+    reason = error.strerror or str(error) or type(error).__name__
+    return ScrapeError(
+        "connect",
+        f"the metrics port {port} of {host} cannot be reached ({reason})",
+        "check that the model server runs and that the port of the metrics-data-source is its metrics port",
+    )
