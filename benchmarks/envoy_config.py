@@ -17,6 +17,7 @@ from dataplane.headers import (
 
 TYPES = "type.googleapis.com/envoy.extensions"
 STAT_PREFIX = "bench"
+MODEL_SERVERS = "model-servers"
 
 
 class Mode(StrEnum):
@@ -90,7 +91,7 @@ def typed_filter(name: str, type_name: str, **fields: Any) -> dict[str, Any]:
 
 def listener(filters: list[dict[str, Any]]) -> dict[str, Any]:
     """HTTP/1.1 on a free port; every path goes to the model servers, without a time limit."""
-    route = {"match": {"prefix": "/"}, "route": {"cluster": "model-servers", "timeout": "0s"}}
+    route = {"match": {"prefix": "/"}, "route": {"cluster": MODEL_SERVERS, "timeout": "0s"}}
     manager = typed_filter(
         "envoy.filters.network.http_connection_manager",
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -139,11 +140,11 @@ def model_cluster(endpoints: Sequence[str], balancing: Balancing) -> dict[str, A
         Balancing.PICKED: picked_policy(),
     }[balancing]
     return {
-        "name": "model-servers",
+        "name": MODEL_SERVERS,
         "type": "STATIC",
         "connect_timeout": "5s",
         "circuit_breakers": UNBOUNDED,
-        "load_assignment": locality(endpoints, "model-servers"),
+        "load_assignment": locality(endpoints, MODEL_SERVERS),
         "load_balancing_policy": policies(balancing, policy),
     }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.children import BenchError, Child
-from benchmarks.envoy_config import STAT_PREFIX
+from benchmarks.envoy_config import MODEL_SERVERS, STAT_PREFIX
 
 ADMIN_TIMEOUT_S = 5.0
 
@@ -78,6 +78,17 @@ class Envoy(Child):
         """Counters of the ext_proc filter by their last name part; empty without such a filter."""
         text = self.get(f"/stats?filter=^http\\.{STAT_PREFIX}\\.ext_proc\\.").decode()
         return parse_counters(text)
+
+    def requests_per_endpoint(self) -> list[int]:
+        """How many requests each endpoint of the model servers' cluster has got so far."""
+        statuses = json.loads(self.get("/clusters?format=json"))["cluster_statuses"]
+        hosts = next(one["host_statuses"] for one in statuses if one["name"] == MODEL_SERVERS)
+        return [
+            int(stat.get("value", 0))
+            for host in hosts
+            for stat in host["stats"]
+            if stat["name"] == "rq_total"
+        ]
 
 
 def parse_counters(text: str) -> dict[str, int]:

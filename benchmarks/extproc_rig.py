@@ -24,6 +24,11 @@ from benchmarks.upstream import Ready
 
 IDLE_WINDOW_S = 3.0
 
+MOST_BODIES = 256
+FEWEST_BODIES = 16
+BODIES_MEMORY_BYTES = 64 * 1024 * 1024
+"""How many distinct bodies the load generator rotates: as many as fit here, within the two bounds."""
+
 
 class Rig:
     """A context manager that runs the processes; `measure` takes one window."""
@@ -129,6 +134,7 @@ class Rig:
             f"--body-bytes={scenario.body_bytes}",
             f"--seed={self.options.seed}",
             f"--rate={scenario.rate}",
+            f"--bodies={max(FEWEST_BODIES, min(MOST_BODIES, BODIES_MEMORY_BYTES // scenario.body_bytes))}",
             f"--expect-bytes={ready.stream_bytes if stream else ready.answer_bytes}",
             *(["--stream"] if stream else []),
         ]

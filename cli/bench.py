@@ -1,0 +1,246 @@
+"""`pointsman bench`: measurements, each with a table on stdout, progress on stderr, all figures in a file.
+
+A measurement starts the real processes on loopback and stops them whatever happens. The exit code is 0 when
+it was done (with `--check`: and everything is as promised), 1 when not, 2 for wrong arguments.
+"""
+
+import argparse
+import math
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from benchmarks import extproc, extproc_report, routing, routing_report
+from benchmarks.children import BenchError
+from benchmarks.envoy_config import Mode
+from benchmarks.extproc_plan import ExtProcOptions, Server
+from benchmarks.routing import Policy, RoutingOptions
+from cli.arguments import Parser, Subparsers
+
+FAILED = 1
+INTERRUPTED = 130
+
+Number = TypeVar("Number", int, float)
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the `bench` subcommand with a subcommand per measurement."""
+    parser = subparsers.add_parser("bench", help="measure the gateway", description=__doc__)
+    measurements = parser.add_subparsers(parser_class=Parser, required=True, metavar="MEASUREMENT")
+    add_extproc(measurements)
+    add_routing(measurements)
+
+
+def add_extproc(measurements: Subparsers) -> None:
+    """Add `bench extproc`."""
+    parser = measurements.add_parser(
+        "extproc",
+        help="CPU per request: Envoy alone, with the picker, with a minimal grpc.aio server",
+        description="Compare Envoy alone, Envoy with the picker and Envoy with a minimal grpc.aio server.",
+    )
+    flag = flags_of(parser, ExtProcOptions())
+    flag("connections", at_least(1), "keep-alive connections of the load generator")
+    flag("body-bytes", at_least(300), "size of a request body")
+    flag("paced-rate", at_least(0.0), "requests per second of the scenario with equal load; 0 skips it")
+    flag("large-body-bytes", at_least(0), "size of the bodies in the large-body scenario; 0 skips it")
+    flag("sse-chunks", at_least(0), "chunks per stream in the streaming scenario; 0 skips it")
+    flag("sse-interval-ms", at_least(0.0), "time between two chunks")
+    flag("sse-connections", at_least(1), "concurrent streams")
+    flag("seconds", above(0.0), "length of a measured window; 5 or more for exact CPU times")
+    flag("warmup-s", at_least(0.0), "load before each window")
+    flag("repeat", at_least(1), "rounds; every round measures every variant")
+    flag("endpoints", at_least(1), "endpoints the upstream listens as")
+    flag("scrape-interval", str, "how often the picker reads the endpoints' metrics")
+    flag("servers", listed(Server), "what to compare, comma-separated: envoy, epp, grpc-aio")
+    flag("modes", listed(Mode), "what Envoy sends to the server: full-duplex, request-only")
+    flag("seed", int, "same seed, same requests")
+    parser.add_argument("--baseline-uvloop", action="store_true", help="run the grpc.aio server on uvloop")
+    parser.add_argument("--pin", action="store_true", help="Envoy on the first CPU, its server on the second")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_extproc))
+
+
+def run_extproc(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    result = extproc.run(options_of(ExtProcOptions, arguments))
+    print(extproc_report.render(result))
+    complaints = extproc_report.complaints(result)
+    write_json(
+        arguments.json,
+        benchmark="extproc",
+        result=result,
+        rows=extproc_report.rows(result),
+        ratios=extproc_report.ratios(result),
+        complaints=complaints,
+    )
+    return verdict(complaints, checked=arguments.check)
+
+
+def add_routing(measurements: Subparsers) -> None:
+    """Add `bench routing`."""
+    parser = measurements.add_parser(
+        "routing",
+        help="TTFT, hit ratio and throughput of a simulated fleet under the picker and without it",
+        description="Compare the picker with round robin and random on a shared-prefix workload.",
+    )
+    flag = flags_of(parser, RoutingOptions())
+    flag("replicas", at_least(1), "model servers")
+    parser.add_argument(
+        "--rate", type=rate, default=0.0, metavar="X", help="requests per second, or auto (default: auto)"
+    )
+    flag("load", above(0.0), "rate auto: multiple of what the fleet can do without any cache hit")
+    flag("seconds", above(0.0), "length of the measured time")
+    flag("warmup-s", at_least(0.0), "load before it, which fills the caches")
+    flag("drain-s", at_least(0.0), "how long answers may take after the last arrival")
+    flag("groups", at_least(1), "different system prompts")
+    flag("system-tokens", at_least(1), "length of a system prompt")
+    flag("question-tokens", at_least(8), "length of a question; every question is new")
+    flag("output-tokens", at_least(1), "length of an answer")
+    flag("replica-share", above(0.0), "share of all system prompts that one replica's KV cache has room for")
+    flag("profile", str, "latency profile of the model servers")
+    flag("time-scale", above(0.0), "factor on the model servers' times; the derived rate follows it")
+    flag("policies", listed(Policy), "what to compare, comma-separated: pointsman, round-robin, random")
+    flag("seed", int, "same seed, same requests at the same moments")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_routing))
+
+
+def run_routing(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    result = routing.run(options_of(RoutingOptions, arguments))
+    print(routing_report.render(result))
+    complaints = routing_report.complaints(result)
+    write_json(
+        arguments.json,
+        benchmark="routing",
+        result=result,
+        leads=routing_report.leads(result),
+        complaints=complaints,
+    )
+    return verdict(complaints, checked=arguments.check)
+
+
+def rate(text: str) -> float:
+    """A positive number, or 0 for `auto`."""
+    return 0.0 if text == "auto" else above(0.0)(text)
+
+
+def add_output(parser: Parser) -> None:
+    """Add the flags every measurement has."""
+    parser.add_argument(
+        "--json", type=writable_file, metavar="FILE", help="write all figures, versions and the machine here"
+    )
+    parser.add_argument("--check", action="store_true", help="exit 1 when a promised figure is missed")
+
+
+def flags_of(parser: Parser, defaults: msgspec.Struct) -> Callable[[str, Callable[[str], Any], str], None]:
+    """Return a function that adds a flag whose default is the field of `defaults` with the same name."""
+
+    def add(name: str, kind: Callable[[str], Any], text: str) -> None:
+        default = getattr(defaults, name.replace("-", "_"))
+        shown = ",".join(default) if isinstance(default, tuple) else default
+        parser.add_argument(
+            f"--{name}", type=kind, default=default, metavar="X", help=f"{text} (default: {shown})"
+        )
+
+    return add
+
+
+Options = TypeVar("Options", bound=msgspec.Struct)
+
+
+def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
+    """The options struct filled from the flags of the same names."""
+    return kind(**{name: getattr(arguments, name) for name in kind.__struct_fields__})
+
+
+def at_least(least: Number) -> Callable[[str], Number]:
+    """A parser of numbers of the type of `least` that are not below it."""
+    kind = type(least)
+
+    def number(text: str) -> Number:
+        value = kind(text)
+        if not least <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not a number from {least} on")
+        return value
+
+    number.__name__ = kind.__name__
+    return number
+
+
+def above(bound: float) -> Callable[[str], float]:
+    """A parser of numbers above a bound."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not bound < value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not a number above {bound:g}")
+        return value
+
+    number.__name__ = "number"
+    return number
+
+
+Word = TypeVar("Word", Server, Mode, Policy)
+
+
+def listed(kind: type[Word]) -> Callable[[str], tuple[Word, ...]]:
+    """A parser of comma-separated members of an enumeration; repeats count once, order is kept."""
+
+    def members(text: str) -> tuple[Word, ...]:
+        try:
+            return tuple(dict.fromkeys(kind(word.strip()) for word in text.split(",")))
+        except ValueError:
+            known = ", ".join(kind)
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of: {known}") from None
+
+    return members
+
+
+def writable_file(text: str) -> Path:
+    """A path that can be written to, found out before a long measurement and not after it."""
+    path = Path(text)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
+    return path
+
+
+def write_json(path: Path | None, **content: Any) -> None:
+    """Write the figures, if a file was asked for."""
+    if path is not None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+
+
+def verdict(complaints: list[str], *, checked: bool) -> int:
+    """Say what is not as promised; an exit code that depends on it when it was to be checked."""
+    for complaint in complaints:
+        sys.stderr.write(f"not as promised: {complaint}\n")
+    return FAILED if checked and complaints else 0
+
+
+def guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Turn what stops a measurement into a message and an exit code; SIGTERM stops like Ctrl-C."""
+
+    def guarded_run(arguments: argparse.Namespace) -> int:
+        signal.signal(signal.SIGTERM, interrupt)
+        try:
+            return run(arguments)
+        except BenchError as error:
+            sys.stderr.write(f"pointsman bench: error: {error}\n")
+            return FAILED
+        except KeyboardInterrupt:
+            sys.stderr.write("pointsman bench: interrupted\n")
+            return INTERRUPTED
+
+    return guarded_run
+
+
+def interrupt(*_: object) -> NoReturn:
+    """Raise what Ctrl-C raises."""
+    raise KeyboardInterrupt
