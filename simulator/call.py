@@ -15,6 +15,9 @@ MAX_ECHOED_VALUE = 512
 MAX_ECHOED_BYTES = 6 * 1024
 """Longest `x-received-headers`, so that clients with a limit of 8 KiB per header can read it."""
 
+MAX_REQUEST_ID = 128
+"""Longest identifier of a client, in characters, that is kept; one that is not ASCII is replaced."""
+
 JSON = "application/json"
 
 
@@ -56,8 +59,8 @@ class Call:
         asked = self.request.headers
         if headers.ECHO_DIGEST in asked and asked[headers.ECHO_DIGEST] == "1":
             made |= self._echo()
-        if self.server.options.enable_request_id_headers and headers.REQUEST_ID in asked:
-            made[headers.REQUEST_ID] = asked[headers.REQUEST_ID]
+        if self.server.options.enable_request_id_headers and self._given_id():
+            made[headers.REQUEST_ID] = self._given_id()
         return made
 
     def json(self, body: bytes, status: int = 200) -> Response:
@@ -70,8 +73,11 @@ class Call:
 
     def request_id(self) -> str:
         """Return the identifier the client gave, else a new one."""
-        given = self.request.headers.get(headers.REQUEST_ID, "")
-        return given[:128] or self.server.new_id()
+        return self._given_id() or self.server.new_id()
+
+    def _given_id(self) -> str:
+        given = self.request.headers.get(headers.REQUEST_ID, "")[:MAX_REQUEST_ID]
+        return given if given.isascii() else ""
 
     def _echo(self) -> dict[str, str]:
         digest = hashlib.sha256(self.body).hexdigest()

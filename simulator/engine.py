@@ -195,8 +195,8 @@ class Engine:
         full = upto // size
         if full > sequence.registered and self.limits.prefix_caching:
             sequence.hash_upto(full, size)
-            for index in range(sequence.registered, full):
-                self.cache.register(sequence.blocks[index], sequence.hashes[index])
+            new = slice(sequence.registered, full)
+            self.cache.register(sequence.blocks[new], sequence.hashes[new])
             sequence.registered = full
         return True
 

@@ -81,21 +81,29 @@ class KvCache:
         blocks = list(range(first_new, first_new + new))
         self._references.extend([1] * new)
         self._hashes.extend([_NO_HASH] * new)
+        references, hashes, cached, twins = self._references, self._hashes, self._cached, self._twins
+        take_oldest = self._free.popitem
         for _ in range(count - new):
-            block, _ = self._free.popitem(last=False)
-            if self._hashes[block] != _NO_HASH:
-                self._forget(block)
-            self._references[block] = 1
+            block, _ = take_oldest(last=False)
+            content = hashes[block]
+            if content in twins:
+                self._forget_twin(block)
+            elif content != _NO_HASH:
+                del cached[content]
+            hashes[block] = _NO_HASH
+            references[block] = 1
             blocks.append(block)
         return blocks
 
-    def register(self, block: int, content: int) -> None:
-        """Make `block`, held by the caller and full, findable under the chained hash `content`."""
+    def register(self, blocks: Sequence[int], contents: Sequence[int]) -> None:
+        """Make each of `blocks`, held by the caller and full, findable under its chained hash."""
         if not self.prefix_caching:
             return
-        self._hashes[block] = content
-        if self._cached.setdefault(content, block) != block:
-            self._twins.setdefault(content, []).append(block)
+        hashes, add = self._hashes, self._cached.setdefault
+        for block, content in zip(blocks, contents, strict=True):
+            hashes[block] = content
+            if add(content, block) != block:
+                self._twins.setdefault(content, []).append(block)
 
     def release(self, blocks: Sequence[int]) -> None:
         """Drop one reference from each of a sequence's `blocks`; the last becomes free, and old, first."""
@@ -105,13 +113,10 @@ class KvCache:
             if references[block] == 0:
                 self._free[block] = None
 
-    def _forget(self, block: int) -> None:
+    def _forget_twin(self, block: int) -> None:
+        """Evict one of several blocks with the same content; the others stay findable."""
         content = self._hashes[block]
-        self._hashes[block] = _NO_HASH
-        twins = self._twins.get(content)
-        if twins is None:
-            del self._cached[content]
-            return
+        twins = self._twins[content]
         if self._cached[content] == block:
             self._cached[content] = twins.pop(0)
         else:

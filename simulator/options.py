@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import yaml
@@ -80,7 +80,9 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     failure_injection_rate: Annotated[
         float, Meta(ge=0, le=100), about("percentage of requests that fail")
     ] = 0.0
-    failure_types: Annotated[list[Failure], about("which failures are injected; none named: all")] = []
+    failure_types: Annotated[
+        list[Failure], about(f"which: {', '.join(get_args(Failure))}; none named: all")
+    ] = []
 
 
 class SimOptions(RuntimeOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -89,7 +91,9 @@ class SimOptions(RuntimeOptions, frozen=True, kw_only=True, forbid_unknown_field
     model: Annotated[
         str, Meta(min_length=1), about("model that the replicas serve (required; env SIM_MODEL)")
     ]
-    served_model_name: Annotated[list[str], about("names clients use instead; answers carry the first")] = []
+    served_model_name: Annotated[
+        list[str], about("names clients use instead of it; metrics carry the first")
+    ] = []
     lora_modules: Annotated[
         list[LoraModule], about('adapters, each as JSON: {"name": "a", "path": "", "base_model_name": ""}')
     ] = []

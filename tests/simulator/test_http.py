@@ -171,6 +171,13 @@ async def test_request_id_is_kept_when_asked_for(http: aiohttp.ClientSession):
         assert (await response.json())["id"] == 'cmpl-id-"1"'
 
 
+async def test_request_id_that_is_no_text_is_replaced(fleet: Fleet):
+    request = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 14\r\n"
+    answer = await raw(fleet, request + b'X-Request-Id: \xff\xfe\r\n\r\n{"prompt":"a"}')
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"x-request-id" not in answer.lower()
+
+
 @pytest.mark.parametrize("size", [0, 1, 62_000, 65_536, 1 << 20], ids=str)
 async def test_digest_tells_what_arrived(http: aiohttp.ClientSession, size: int):
     body = bytes(index % 251 for index in range(size))

@@ -11,8 +11,7 @@ def filled(cache: KvCache, hashes: list[int]) -> list[int]:
     """Blocks of a sequence that computed the contents `hashes`."""
     blocks = cache.allocate(len(hashes))
     assert blocks is not None
-    for block, content in zip(blocks, hashes, strict=True):
-        cache.register(block, content)
+    cache.register(blocks, hashes)
     return blocks
 
 
@@ -177,9 +176,9 @@ class KvCacheMachine(RuleBasedStateMachine):
         assert not set(blocks) & set(self.references())
         for block in blocks:
             self.content.pop(block, None)
-        for block, content in zip(blocks, hashes[len(hits) :], strict=False):
-            self.cache.register(block, content)
-            self.content[block] = content
+        new = hashes[len(hits) :]
+        self.cache.register(blocks[: len(new)], new)
+        self.content |= zip(blocks, new, strict=False)
         self.sequences.append([*hits, *blocks])
 
     @precondition(lambda self: self.sequences)

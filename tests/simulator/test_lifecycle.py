@@ -295,6 +295,14 @@ async def test_addresses_count_up_on_one_port(http: aiohttp.ClientSession):
                 assert response.headers["x-inference-pod"] == replica.name
 
 
+async def test_hundreds_of_replicas_share_a_process(http: aiohttp.ClientSession):
+    async with running_fleet(replicas=400, profile="h100-8b") as fleet:
+        for replica in fleet.replicas[::40]:
+            async with http.get(url(replica, "/health")) as response:
+                assert response.headers["x-inference-pod"] == replica.name
+        assert len({replica.port for replica in fleet.replicas}) == 400
+
+
 async def test_ports_count_up_from_the_first():
     first, second = free_neighbours()
     first_port = first.getsockname()[1]
