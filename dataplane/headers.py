@@ -65,6 +65,23 @@ STRIPPED_UPSTREAM: Final = CONTROL_HEADERS | SIDECAR_HEADERS
 """Removed from the request before the model server, unless the picker itself sets them."""
 
 
+SECRET_HEADERS: Final = frozenset(
+    {
+        "authorization",
+        "proxy-authorization",
+        "cookie",
+        "set-cookie",
+        "api-key",
+        "x-api-key",
+        "x-goog-api-key",
+    }
+)
+"""Values that are neither kept beyond their request nor shown."""
+
+NEVER_REPEATED: Final = frozenset({REQUEST_ID, "traceparent"})
+"""Values that differ in every request, so that keeping them is of no use."""
+
+
 class Headers:
     """The headers of one HTTP message: lower-case names, values as received, repeats kept in order.
 

@@ -1,12 +1,12 @@
 """Protobuf to events and effects to protobuf; the only module that knows Envoy's messages.
 
-Header messages are decoded by the protobuf runtime. Body messages, which are most of the traffic, are
-read by hand: ``HttpBody`` and ``StreamedBodyResponse`` share their field numbers, so a passing chunk only
-gets a new prefix. Answers are written by hand from constant tags; field numbers are those of
+Header and body messages, which are nearly all of the traffic, are read by hand in the layout Envoy gives
+them: ``HttpBody`` and ``StreamedBodyResponse`` share their field numbers, so a passing chunk only gets a new
+prefix. Answers are written by hand from constant tags; field numbers are those of
 ``envoy/service/ext_proc/v3/external_processor.proto``. Field 11 of ``ProcessingResponse`` is never set:
 the PyPI bindings and Envoy 1.40 disagree about what it is.
 
-Anything the fast reader does not recognise goes to the protobuf runtime, so that field order and unknown
+Anything the readers by hand do not recognise goes to the protobuf runtime, so that field order and unknown
 fields never matter.
 """
 
@@ -38,6 +38,16 @@ from dataplane.extproc.events import (
     ResponseTrailers,
     StreamBody,
 )
+from dataplane.extproc.wire import (
+    Unusual,
+    encode_varint,
+    field,
+    field_head,
+    name_field,
+    read_header_map,
+    read_varint,
+    text_field,
+)
 from dataplane.headers import Headers
 
 
@@ -46,6 +56,12 @@ class MessageError(ValueError):
 
 
 _END_OF_STREAM: Final = b"\x10\x01"
+"""In ``HttpBody`` and ``StreamedBodyResponse``."""
+_HEADERS_END: Final = b"\x18\x01"
+"""In ``HttpHeaders``."""
+_NO_METADATA: Final = b"\x42\x00"
+"""Envoy's way to forward none."""
+_MAX_KNOWN_TAIL_BYTES: Final = 256
 
 
 class WireMetadata:
@@ -68,6 +84,9 @@ class WireMetadata:
         return _struct(found[name]) if name in found else None
 
 
+_EMPTY_METADATA: Final = WireMetadata(_NO_METADATA)
+
+
 def _struct(struct: Any) -> dict[str, Any]:
     return {key: _value(value) for key, value in struct.fields.items()}
 
@@ -81,32 +100,108 @@ def _value(value: Any) -> Any:
     return None if kind in (None, "null_value") else getattr(value, kind)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = data[at]
-    at += 1
-    if value < 0x80:
-        return value, at
-    value &= 0x7F
-    shift = 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 35:
-            raise MessageError("a length is out of range")
-
-
 def decode(message: bytes) -> Event:
     """One ProcessingRequest as an event. ``MessageError`` if it is none."""
-    if message:
-        tag = message[0]
-        if tag == 0x22 or tag == 0x2A:
-            event = _fast_body(message, RequestBody if tag == 0x22 else ResponseBody)
-            if event is not None:
-                return event
+    reader = _READERS.get(message[:1])
+    if reader is not None:
+        try:
+            return reader(message)
+        except (Unusual, IndexError):
+            pass
+    return _decode_any(message)
+
+
+def _read_body(event_type: type[RequestBody | ResponseBody]) -> Callable[[bytes], Event]:
+    """A reader of body messages as Envoy writes them."""
+
+    def read(message: bytes) -> Event:
+        size = message[1]
+        at = 2
+        if size >= 0x80:
+            size, at = read_varint(message, 1)
+        end = at + size
+        body, end_of_stream = b"", False
+        if at < end and message[at] == 0x0A:
+            size = message[at + 1]
+            start = at + 2
+            if size >= 0x80:
+                size, start = read_varint(message, at + 1)
+            at = start + size
+            body = message[start:at]
+        if at != end:
+            if message[at:end] != _END_OF_STREAM:
+                raise Unusual
+            end_of_stream = True
+        tail = message[end:]
+        if tail == _NO_METADATA:
+            return event_type(body, end_of_stream, _EMPTY_METADATA)
+        metadata, modes = _read_tail(tail, end - len(message))
+        return event_type(body, end_of_stream, metadata, modes)
+
+    return read
+
+
+def _read_headers(event_type: type[RequestHeaders | ResponseHeaders]) -> Callable[[bytes], Event]:
+    """A reader of header messages as Envoy writes them."""
+
+    def read(message: bytes) -> Event:
+        end, at = read_varint(message, 1)
+        end += at
+        if message[at] != 0x0A:
+            raise Unusual
+        size, at = read_varint(message, at + 1)
+        pairs = read_header_map(message, at, at + size)
+        at += size
+        end_of_stream = message[at:end] == _HEADERS_END
+        if at != end and not end_of_stream:
+            raise Unusual
+        metadata, modes = _read_tail(message[end:], end - len(message))
+        return event_type(Headers(pairs), end_of_stream, metadata, modes)
+
+    return read
+
+
+def _read_tail(tail: bytes, missing: int) -> tuple[WireMetadata | None, Modes | None]:
+    """What follows the message proper, in order of field numbers: metadata, attributes, configuration.
+
+    ``missing`` is how many bytes the message proper lacks, if more than none.
+    """
+    if missing > 0:
+        raise Unusual
+    return _known_tail(tail) if len(tail) <= _MAX_KNOWN_TAIL_BYTES else _decode_tail(tail)
+
+
+def _decode_tail(tail: bytes) -> tuple[WireMetadata | None, Modes | None]:
+    has_metadata, modes = False, None
+    at = 0
+    while at < len(tail):
+        tag = tail[at]
+        size, start = read_varint(tail, at + 1)
+        at = start + size
+        if tag == 0x42:
+            has_metadata = True
+        elif tag == 0x5A and modes is None:
+            modes = _protocol_config(tail[start:at])
+        elif tag != 0x4A:
+            raise Unusual
+    if at != len(tail):
+        raise Unusual
+    return WireMetadata(tail) if has_metadata else None, modes
+
+
+_known_tail: Final = lru_cache(maxsize=1024)(_decode_tail)
+"""Metadata is the same in all messages of a stream, and often in all streams."""
+
+
+def _protocol_config(raw: bytes) -> Modes:
+    try:
+        return _modes_of(pb.ProtocolConfiguration.FromString(raw))
+    except DecodeError:
+        raise Unusual from None
+
+
+def _decode_any(message: bytes) -> Event:
+    """Any layout, by the protobuf runtime."""
     try:
         request = pb.ProcessingRequest.FromString(message)
     except DecodeError as error:
@@ -117,42 +212,15 @@ def decode(message: bytes) -> Event:
     return _DECODERS[kind](request)
 
 
-def _fast_body(
-    message: bytes, event_type: type[RequestBody | ResponseBody]
-) -> RequestBody | ResponseBody | None:
-    """A body message in the layout Envoy writes; None sends it to the protobuf runtime."""
-    try:
-        length, start = _varint(message, 1)
-        end = start + length
-        body, end_of_stream = b"", False
-        at = start
-        if at < end and message[at] == 0x0A:
-            size, at = _varint(message, at + 1)
-            body = message[at : at + size]
-            at += size
-        if at + 2 == end and message[at:end] == _END_OF_STREAM:
-            end_of_stream = True
-            at = end
-        if at != end or end > len(message):
-            return None
-        if end == len(message):
-            return event_type(body, end_of_stream, None)
-        # Envoy writes fields in the order of their numbers: metadata (8) or attributes (9) come next.
-        if message[end] not in (0x42, 0x4A):
-            return None
-        return event_type(body, end_of_stream, WireMetadata(message[end:]))
-    except IndexError:
-        return None
-
-
 def _metadata(request: Any) -> WireMetadata | None:
     return WireMetadata(context=request.metadata_context) if request.HasField("metadata_context") else None
 
 
 def _modes(request: Any) -> Modes | None:
-    if not request.HasField("protocol_config"):
-        return None
-    config = request.protocol_config
+    return _modes_of(request.protocol_config) if request.HasField("protocol_config") else None
+
+
+def _modes_of(config: Any) -> Modes:
     return Modes(
         _mode(config.request_body_mode),
         _mode(config.response_body_mode),
@@ -184,7 +252,7 @@ def _response_headers(request: Any) -> Event:
 def _body(event_type: type[RequestBody | ResponseBody], field: str) -> Callable[[Any], Event]:
     def build(request: Any) -> Event:
         message = getattr(request, field)
-        return event_type(message.body, message.end_of_stream, _metadata(request))
+        return event_type(message.body, message.end_of_stream, _metadata(request), _modes(request))
 
     return build
 
@@ -199,20 +267,12 @@ _DECODERS: Final[Mapping[str, Callable[[Any], Event]]] = {
 }
 
 
-def _encode_varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _field(tag: int, payload: bytes) -> bytes:
-    """A length-delimited field: ``tag`` is the encoded key byte."""
-    return bytes((tag,)) + _encode_varint(len(payload)) + payload
+_READERS: Final[Mapping[bytes, Callable[[bytes], Event]]] = {
+    b"\x12": _read_headers(RequestHeaders),
+    b"\x1a": _read_headers(ResponseHeaders),
+    b"\x22": _read_body(RequestBody),
+    b"\x2a": _read_body(ResponseBody),
+}
 
 
 def encode(effect: Effect) -> tuple[bytes, ...]:
@@ -238,10 +298,10 @@ def _stream_body(effect: StreamBody) -> tuple[bytes, ...]:
 @lru_cache(maxsize=4096)
 def _stream_prefix(tag: int, size: int, end_of_stream: bool) -> bytes:
     """Everything before the chunk: BodyResponse.response.body_mutation.streamed_response.body."""
-    prefix = b"\x0a" + _encode_varint(size) if size else b""
+    prefix = b"\x0a" + encode_varint(size) if size else b""
     length = len(prefix) + size + (2 if end_of_stream else 0)
     for level in (0x1A, 0x1A, 0x0A, tag):
-        head = bytes((level,)) + _encode_varint(length)
+        head = field_head(level, length)
         prefix = head + prefix
         length += len(head)
     return prefix
@@ -257,53 +317,54 @@ def _answer(proceed: Proceed, tag: int) -> bytes:
 def _encode_answer(proceed: Proceed, tag: int) -> bytes:
     common = b""
     if proceed.set_headers or proceed.remove_headers:
-        common = _field(0x12, _header_mutation(proceed.set_headers, proceed.remove_headers))
+        common = field(0x12, _header_mutation(proceed.set_headers, proceed.remove_headers))
     if proceed.clear_route_cache:
         common += b"\x28\x01"
-    out = _field(tag, _field(0x0A, common))
+    out = field(tag, field(0x0A, common))
     if proceed.metadata:
-        out += _field(0x42, _encode_struct(proceed.metadata))
+        out += field(0x42, _encode_struct(proceed.metadata))
     return out
 
 
 def _header_mutation(set_headers: Sequence[tuple[str, bytes]], remove: Sequence[str]) -> bytes:
     """Envoy 1.40 reads ``raw_value`` and replaces unless ``append`` says otherwise."""
     parts = [
-        _field(0x0A, _field(0x0A, _field(0x0A, name.encode()) + _field(0x1A, value)))
-        for name, value in set_headers
+        field(0x0A, field(0x0A, name_field(0x0A, name) + field(0x1A, value))) for name, value in set_headers
     ]
-    parts += [_field(0x12, name.encode()) for name in remove]
+    parts += [name_field(0x12, name) for name in remove]
     return b"".join(parts)
 
 
 def _encode_struct(values: Mapping[str, Any]) -> bytes:
     """google.protobuf.Struct: map entries of key and Value."""
     return b"".join(
-        _field(0x0A, _field(0x0A, key.encode()) + _field(0x12, _encode_value(value)))
-        for key, value in values.items()
+        [
+            field(0x0A, text_field(0x0A, key) + field(0x12, _encode_value(value)))
+            for key, value in values.items()
+        ]
     )
 
 
 def _encode_value(value: Any) -> bytes:
+    if isinstance(value, str):
+        return text_field(0x1A, value)
     if value is None:
         return b"\x08\x00"
     if isinstance(value, bool):
         return b"\x20\x01" if value else b"\x20\x00"
     if isinstance(value, int | float):
         return b"\x11" + pack("<d", value)
-    if isinstance(value, str):
-        return _field(0x1A, value.encode())
     if isinstance(value, Mapping):
-        return _field(0x2A, _encode_struct(value))
-    return _field(0x32, b"".join(_field(0x0A, _encode_value(item)) for item in value))
+        return field(0x2A, _encode_struct(value))
+    return field(0x32, b"".join(field(0x0A, _encode_value(item)) for item in value))
 
 
 def _immediate(reject: Reject) -> bytes:
-    out = _field(0x0A, b"\x08" + _encode_varint(reject.status))
+    out = field(0x0A, b"\x08" + encode_varint(reject.status))
     if reject.headers:
-        out += _field(0x12, _header_mutation(reject.headers, ()))
+        out += field(0x12, _header_mutation(reject.headers, ()))
     if reject.body:
-        out += _field(0x1A, reject.body)
+        out += field(0x1A, reject.body)
     if reject.details:
-        out += _field(0x2A, reject.details.encode())
-    return _field(0x3A, out)
+        out += text_field(0x2A, reject.details)
+    return field(0x3A, out)

@@ -263,16 +263,13 @@ class Session:
             decision = rejection(error)
         except Exception as error:  # noqa: BLE001 - a handler's defect must cost one request, not the stream
             self._on_defect(error)
-            decision = self._internal_error()
+            if self.phase is not DECIDING:
+                return []
+            return self._reject(InternalError("the request could not be processed"), Ending.ERROR)
         # The exchange may have resumed, or its stream been closed, before it returned.
         if decision is None or self.phase is not DECIDING:
             return []
         return self._apply(decision)
-
-    def _internal_error(self) -> Reject:
-        if self.phase is DECIDING:
-            self._end(Ending.ERROR)
-        return rejection(InternalError("the request could not be processed"))
 
     def resume(self, decision: Decision) -> list[Effect]:
         """Effects of a decision that had to wait; none when the request has been settled in between."""
@@ -307,21 +304,21 @@ class Session:
         if body or self._request_complete:
             effects += _stream(False, body, self._request_complete)
 
-    def _replace_response(self, reject: Reject) -> list[Effect]:
+    def _replace_response(self, reject: Reject, ending: Ending = Ending.REJECTED) -> list[Effect]:
         """An immediate response: the last thing that is said on this stream."""
         self._void()
-        self._end(Ending.REJECTED)
+        self._end(ending)
         return [reject]
 
-    def _reject(self, error: RequestError) -> list[Effect]:
-        return self._replace_response(rejection(error))
+    def _reject(self, error: RequestError, ending: Ending = Ending.REJECTED) -> list[Effect]:
+        return self._replace_response(rejection(error), ending)
 
     def expire(self) -> list[Effect]:
         """The deadline over the request phase has passed: 504, unless it was settled in time."""
         if not self.is_waiting:
             return []
-        self._end(Ending.DEADLINE)
-        return self._reject(DeadlineExceededError("the request was not decided on before its deadline"))
+        error = DeadlineExceededError("the request was not decided on before its deadline")
+        return self._reject(error, Ending.DEADLINE)
 
     # -- response -----------------------------------------------------------------------------------------
 
