@@ -56,7 +56,7 @@ class SeriesSpec(NamedTuple):
         if match is None:
             raise ValueError(f"{text!r} is not a metric; write name or name{{label=value,...}}")
         labels: list[tuple[str, str]] = []
-        inside, position = match[2] or "", 0
+        inside, position = (match[2] or "").strip(), 0
         while position < len(inside):
             label = _SPEC_LABEL.match(inside, position)
             if label is None:

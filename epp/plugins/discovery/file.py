@@ -258,10 +258,15 @@ def _labels(value: object) -> dict[str, str]:
     for key, text in value.items():
         if not isinstance(key, str) or not isinstance(text, str):
             wrong = text if isinstance(key, str) else key
-            raise ConfigError(f"{_shown(wrong)} is not text; put it in quotes", path=f"labels.{_shown(key)}")
+            raise ConfigError(f"{_shown(wrong)} is not text; put it in quotes", path=f"labels.{_key(key)}")
         if len(key) > MAX_NAME or len(text) > MAX_NAME:
-            raise ConfigError(f"is longer than {MAX_NAME} characters", path=f"labels.{_shown(key)}")
+            raise ConfigError(f"is longer than {MAX_NAME} characters", path=f"labels.{_key(key)}")
     return dict(value)
+
+
+def _key(key: object) -> str:
+    """A label key as it may stand in a path."""
+    return key if isinstance(key, str) and key.isprintable() and len(key) <= 60 else _shown(key)
 
 
 def _shown(value: object) -> str:
