@@ -39,8 +39,10 @@ class Call:
         limit = self.server.options.max_request_body_size_mb << 20
         if (request.content_length or 0) > limit:
             raise self._too_large(limit)
-        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        transport = request.transport
+        expected = request.headers.get("Expect", "").lower() == "100-continue"
+        if expected and transport is not None and not transport.is_closing():
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunks: list[bytes] = []
         size = 0
         try:

@@ -211,8 +211,9 @@ async def _whole(call: Call, generation: Generation, answers: list[tuple[Prompt,
 
 async def _stream(call: Call, generation: Generation, answers: list[tuple[Prompt, Answer]]) -> StreamResponse:
     transport = call.request.transport
-    if transport is None:
-        raise ConnectionResetError("the client is gone")
+    response = StreamResponse(headers=call.headers(EVENT_STREAM))
+    if transport is None or transport.is_closing():
+        return response
     chunked = call.request.version >= HttpVersion11
     stream = EventStream(transport, len(answers), chunked=chunked)
     head = b"data: " + _head(generation, generation.shape.event_object)
@@ -220,21 +221,24 @@ async def _stream(call: Call, generation: Generation, answers: list[tuple[Prompt
         _sequence(generation, planned, StreamedChoice(stream, _form(generation.shape, head, index)))
         for index, planned in enumerate(answers)
     ]
+    if chunked:
+        response.enable_chunked_encoding()
     call.server.submit(sequences)
     try:
-        response = StreamResponse(headers=call.headers(EVENT_STREAM))
-        if chunked:
-            response.enable_chunked_encoding()
         await response.prepare(call.request)
         stream.open()
         await stream.done
+        rest = stream.take_rest()
+        options = generation.body.stream_options
+        if options is not None and options.include_usage:
+            rest += head + b'],"usage":' + _usage(generation, sequences) + b"}\n\n"
+        await response.write_eof(rest + DONE)
+    except ConnectionResetError:
+        # The client has left and the cancellation of this handler is on its way: aiohttp takes the response
+        # for one that cannot be sent any more.
+        return response
     finally:
         call.server.runner.abort(sequences)
-    rest = stream.take_rest()
-    options = generation.body.stream_options
-    if options is not None and options.include_usage:
-        rest += head + b'],"usage":' + _usage(generation, sequences) + b"}\n\n"
-    await response.write_eof(rest + DONE)
     return response
 
 

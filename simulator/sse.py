@@ -42,8 +42,13 @@ class EventStream:
 
     @property
     def writable(self) -> bool:
-        """Whether the head of the response is out and the client keeps up."""
-        return self._open and self._transport.get_write_buffer_size() <= HIGH_WATER_BYTES
+        """Whether the head of the response is out, the client is there and keeps up."""
+        transport = self._transport
+        return (
+            self._open
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() <= HIGH_WATER_BYTES
+        )
 
     def open(self) -> None:
         """Allow writing: the head of the response is out."""
