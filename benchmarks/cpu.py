@@ -39,10 +39,10 @@ def parse_process_ticks(stat: str) -> int:
 
 def parse_machine_ticks(stat: str) -> MachineTicks:
     """The first line of `/proc/stat`, summed up."""
-    name, *values = stat.partition("\n")[0].split()
-    if name != "cpu" or len(values) < 8:
+    fields = stat.partition("\n")[0].split()
+    if len(fields) < 9 or fields[0] != "cpu":
         raise ValueError(f"not the content of /proc/stat: {stat[:80]!r}")
-    user, nice, system, idle, io_wait, irq, soft_irq, steal = map(int, values[:8])
+    user, nice, system, idle, io_wait, irq, soft_irq, steal = map(int, fields[1:9])
     return MachineTicks(user + nice + system + irq + soft_irq, idle + io_wait, steal)
 
 

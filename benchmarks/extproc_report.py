@@ -110,7 +110,7 @@ def ratios(result: ExtProcResult) -> list[Ratio]:
                     Ratio(
                         f"EPP / Envoy alone, {unit}, {where}",
                         paired(result, scenario, (epp, figure), (Variant(Server.NONE, None), envoy_us)),
-                        LIMIT_OF_ENVOY_ALONE[mode] if scenario.kind is Kind.MAIN else None,
+                        LIMIT_OF_ENVOY_ALONE[mode] if scenario.kind is Kind.PACED else None,
                     )
                 )
             found.append(

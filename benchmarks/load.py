@@ -12,6 +12,7 @@ Run as `python -m benchmarks.load`; `mark` is answered with an empty line, `stop
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 import time
@@ -176,7 +177,7 @@ async def keep_connected(load: Load, host: str, port: int) -> None:
         try:
             transport, _ = await loop.create_connection(partial(Client, load, lost), host, port)
         except OSError as error:
-            load.errors[f"connect: {error.strerror or error}"] += 1
+            load.errors[f"connect: {os.strerror(error.errno) if error.errno else error}"] += 1
         else:
             try:
                 await lost

@@ -9,7 +9,6 @@ Run as `python -m benchmarks.routing_load`; prints one line of JSON, the `Outcom
 import argparse
 import asyncio
 import json
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from benchmarks.worker import run_on_uvloop
 TAIL_BYTES = 4096
 """How much of a stream's end is kept: the last events carry the usage."""
 
-USAGE = re.compile(rb'"usage":(\{"prompt_tokens".*?\}\}|\{"prompt_tokens"[^{}]*\})')
+EVENT_PREFIX = b"data: {"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -52,6 +51,12 @@ class Usage(msgspec.Struct):
     prompt_tokens: int
     completion_tokens: int = 0
     prompt_tokens_details: PromptDetails | None = None
+
+
+class Event(msgspec.Struct):
+    """The part of a stream's event that is read."""
+
+    usage: Usage | None = None
 
 
 class Clients:
@@ -137,10 +142,14 @@ class Clients:
 
 def read_usage(tail: bytes) -> Usage | None:
     """The usage in the end of a stream; nothing when it has none or is cut off before `[DONE]`."""
-    found = USAGE.findall(tail)
-    if not found or not tail.rstrip().endswith(b"[DONE]"):
+    *events, last = tail.rstrip().split(b"\n\n")
+    if last != b"data: [DONE]":
         return None
-    return msgspec.json.decode(found[-1], type=Usage)
+    final = next((event for event in reversed(events) if event.startswith(EVENT_PREFIX)), EVENT_PREFIX)
+    try:
+        return msgspec.json.decode(final.removeprefix(b"data: "), type=Event).usage
+    except msgspec.MsgspecError:
+        return None
 
 
 async def generate(arguments: argparse.Namespace) -> None:

@@ -5,8 +5,8 @@ Every port is an endpoint of its own with its own count of running requests, so 
 `text/event-stream` gets a stream of equal chunks, each in a write of its own, paced or not. No work stands
 for inference: what is measured is everything around it.
 
-Run as `python -m benchmarks.upstream`; the first line on stdout is a JSON `Ready`; it ends when its
-stdin does.
+Run as `python -m benchmarks.upstream`; the first line on stdout is a JSON `Ready`; every line on stdin is
+answered with the number of `/metrics` requests served so far; it ends when its stdin does.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import msgspec
 
 from benchmarks.http1 import Message, MessageReader, ProtocolError
 from benchmarks.vllm_metrics import MetricsPage
-from benchmarks.worker import end_with_parent, run_on_uvloop
+from benchmarks.worker import commands, run_on_uvloop
 
 ANSWER = (
     b'{"id":"chatcmpl-0","object":"chat.completion","model":"bench","choices":[],'
@@ -57,11 +57,13 @@ class Endpoint:
     def __init__(self, *, sse_chunks: int, sse_interval_s: float) -> None:
         self.page = MetricsPage("bench")
         self.running = 0
+        self.scrapes = 0
         self.sse_chunks = sse_chunks
         self.sse_interval_s = sse_interval_s
 
     def metrics(self) -> bytes:
         """The body of `/metrics` for the load of this moment."""
+        self.scrapes += 1
         return self.page.render(self.running, 0, min(1.0, self.running / METRICS_SCALE_RUNNING))
 
 
@@ -151,9 +153,13 @@ FRAMED_SSE_CHUNK = chunk(SSE_CHUNK)
 async def serve(arguments: argparse.Namespace) -> None:
     """Listen on as many free ports as asked for, say where, and serve until stdin ends."""
     loop = asyncio.get_running_loop()
+    interval_s = arguments.sse_interval_ms / 1000
+    endpoints = [
+        Endpoint(sse_chunks=arguments.sse_chunks, sse_interval_s=interval_s)
+        for _ in range(arguments.endpoints)
+    ]
     ports = []
-    for _ in range(arguments.endpoints):
-        endpoint = Endpoint(sse_chunks=arguments.sse_chunks, sse_interval_s=arguments.sse_interval_ms / 1000)
+    for endpoint in endpoints:
         server = await loop.create_server(partial(Connection, endpoint, loop), "127.0.0.1", 0, backlog=1024)
         ports.append(server.sockets[0].getsockname()[1])
     ready = Ready(
@@ -161,10 +167,12 @@ async def serve(arguments: argparse.Namespace) -> None:
         answer_bytes=len(ANSWER),
         stream_bytes=len(SSE_CHUNK) * arguments.sse_chunks + len(SSE_END),
         stream_chunk_bytes=len(SSE_CHUNK),
-        metrics_bytes=len(endpoint.metrics()),
+        metrics_bytes=len(endpoints[0].page.render(0, 0, 0.0)),
     )
     print(msgspec.json.encode(ready).decode(), flush=True)
-    await end_with_parent()
+    reader = await commands()
+    while await reader.readline():
+        print(sum(endpoint.scrapes for endpoint in endpoints), flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,12 +14,14 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from benchmarks import extproc, extproc_report, routing, routing_report
+from benchmarks import extproc, extproc_report, routing, routing_report, scrape
 from benchmarks.children import BenchError
 from benchmarks.envoy_config import Mode
 from benchmarks.extproc_plan import ExtProcOptions, Server
 from benchmarks.routing import Policy, RoutingOptions
+from benchmarks.scrape import ScrapeOptions
 from cli.arguments import Parser, Subparsers
+from dataplane.units import parse_duration
 
 FAILED = 1
 INTERRUPTED = 130
@@ -33,6 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
     measurements = parser.add_subparsers(parser_class=Parser, required=True, metavar="MEASUREMENT")
     add_extproc(measurements)
     add_routing(measurements)
+    add_scrape(measurements)
 
 
 def add_extproc(measurements: Subparsers) -> None:
@@ -54,7 +57,7 @@ def add_extproc(measurements: Subparsers) -> None:
     flag("warmup-s", at_least(0.0), "load before each window")
     flag("repeat", at_least(1), "rounds; every round measures every variant")
     flag("endpoints", at_least(1), "endpoints the upstream listens as")
-    flag("scrape-interval", str, "how often the picker reads the endpoints' metrics")
+    flag("scrape-interval", duration, "how often the picker reads the endpoints' metrics")
     flag("servers", listed(Server), "what to compare, comma-separated: envoy, epp, grpc-aio")
     flag("modes", listed(Mode), "what Envoy sends to the server: full-duplex, request-only")
     flag("seed", int, "same seed, same requests")
@@ -124,6 +127,31 @@ def run_routing(arguments: argparse.Namespace) -> int:
     return verdict(complaints, checked=arguments.check)
 
 
+def add_scrape(measurements: Subparsers) -> None:
+    """Add `bench scrape`."""
+    parser = measurements.add_parser(
+        "scrape",
+        help="CPU a picker uses for reading the metrics of many endpoints",
+        description="Measure an idle picker that scrapes endpoints served by another process.",
+    )
+    flag = flags_of(parser, ScrapeOptions())
+    flag("endpoints", at_least(1), "endpoints to scrape")
+    flag("interval", duration, "time between two scrapes of an endpoint")
+    flag("seconds", above(0.0), "length of the measured window")
+    flag("warmup-s", at_least(0.0), "time before it, in which connections open")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_scrape))
+
+
+def run_scrape(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    result = scrape.run(options_of(ScrapeOptions, arguments))
+    print(scrape.render(result))
+    complaints = scrape.complaints(result)
+    write_json(arguments.json, benchmark="scrape", result=result, complaints=complaints)
+    return verdict(complaints, checked=arguments.check)
+
+
 def rate(text: str) -> float:
     """A positive number, or 0 for `auto`."""
     return 0.0 if text == "auto" else above(0.0)(text)
@@ -183,6 +211,16 @@ def above(bound: float) -> Callable[[str], float]:
 
     number.__name__ = "number"
     return number
+
+
+def duration(text: str) -> str:
+    """A positive duration such as `50ms`, as it is written."""
+    try:
+        if parse_duration(text) > 0:
+            return text
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    raise argparse.ArgumentTypeError(f"{text} is not a positive duration")
 
 
 Word = TypeVar("Word", Server, Mode, Policy)
