@@ -174,6 +174,8 @@ class ParsedConfig(NamedTuple):
     config: EndpointPickerConfig
     problems: list[ConfigError]
     warnings: list[str]
+    readable: bool = True
+    """False when nothing of the document could be used."""
 
 
 def default_config() -> EndpointPickerConfig:
@@ -197,7 +199,7 @@ def default_config() -> EndpointPickerConfig:
 
 def load_epp_config(text: str | bytes) -> tuple[EndpointPickerConfig, list[str]]:
     """The configuration of a YAML or JSON text, and warnings. ``ConfigErrors`` with all that is wrong."""
-    config, problems, warnings = parse_epp_config(text)
+    config, problems, warnings, _ = parse_epp_config(text)
     raise_any(problems)
     return config, warnings
 
@@ -208,10 +210,10 @@ def parse_epp_config(text: str | bytes) -> ParsedConfig:
     warnings: list[str] = []
     raw = read_document(text, problems)
     if raw is None:
-        return ParsedConfig(default_config(), problems, warnings)
+        return ParsedConfig(default_config(), problems, warnings, not problems)
     config = decode_struct(raw, EndpointPickerConfig, "", problems) or EndpointPickerConfig()
     if not isinstance(raw, dict):
-        return ParsedConfig(config, problems, warnings)
+        return ParsedConfig(config, problems, warnings, False)
     config = _move_deprecated(config, warnings)
     config = msgspec.structs.replace(config, plugins=[_named(spec) for spec in config.plugins])
     misread = {problem.path for problem in problems}
@@ -219,6 +221,7 @@ def parse_epp_config(text: str | bytes) -> ParsedConfig:
         *_envelope(config, warnings),
         *_plugins(config.plugins),
         *_profiles(config.scheduling_profiles),
+        *_references(config),
         *_flow_control(config, warnings),
     ]
     problems.extend(problem for problem in found if problem.path not in misread)
@@ -284,6 +287,24 @@ def _profiles(profiles: Sequence[SchedulingProfileSpec]) -> Iterator[ConfigError
             if entry.weight is not None and not (math.isfinite(entry.weight) and entry.weight >= 0):
                 message = f"must be a finite number of at least 0, is {entry.weight}"
                 yield ConfigError(message, path=f"{at}.weight")
+
+
+def _references(config: EndpointPickerConfig) -> Iterator[ConfigError]:
+    """References without a name; whether a named plugin exists is seen when the plugins are built."""
+    layer = config.data_layer
+    named: dict[str, PluginRef | DataSourceSpec | None] = {
+        "dataLayer.discovery": layer.discovery,
+        "dataLayer.peerDiscovery": layer.peer_discovery,
+    }
+    for i, source in enumerate(layer.sources):
+        named[f"dataLayer.sources[{i}]"] = source
+        for j, extractor in enumerate(source.extractors):
+            named[f"dataLayer.sources[{i}].extractors[{j}]"] = extractor
+    for i, parser in enumerate(config.request_handler.parsers):
+        named[f"requestHandler.parsers[{i}]"] = parser
+    for path, reference in named.items():
+        if reference is not None and not reference.plugin_ref:
+            yield ConfigError("is missing a 'pluginRef'", path=path)
 
 
 def _gates(config: EndpointPickerConfig, problems: list[ConfigError]) -> dict[str, bool]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
+import numpy as np
 
 from dataplane.plugin.base import DataKey
 from epp.interfaces.endpoint import Candidates, Floats
@@ -46,3 +48,33 @@ class InflightLoad(msgspec.Struct):
 TOKENIZED_PROMPT: Final[DataKey[TokenizedPrompt]] = DataKey("TokenizedPrompt")
 PREFIX_MATCH: Final[DataKey[PrefixMatch]] = DataKey("PrefixCacheMatchInfo")
 INFLIGHT_LOAD: Final[DataKey[InflightLoad]] = DataKey("InFlightLoad")
+
+ENGINE_METRICS: Final[DataKey[Any]] = DataKey("EngineMetrics")
+"""Declared by readers of the table's measured columns; provided by any data source with an extractor."""
+
+DEFAULT_PRODUCERS: Final[Mapping[str, str]] = {
+    TOKENIZED_PROMPT.type_name: "token-producer",
+    PREFIX_MATCH.type_name: "approx-prefix-cache-producer",
+    INFLIGHT_LOAD.type_name: "inflight-load-producer",
+}
+"""Plugin type that produces each kind of value when no other producer is named; created if missing."""
+
+T = TypeVar("T")
+
+
+def produced_by(key: DataKey[T], name: str) -> DataKey[T]:
+    """The key under which the producer instance ``name`` publishes; ``""`` means the default producer.
+
+    The default producer is the instance that is named like the default producer type.
+    """
+    return key if name in ("", DEFAULT_PRODUCERS[key.type_name]) else key.by(name)
+
+
+def aligned(values: Floats, of: Candidates, to: Candidates) -> Floats:
+    """``values``, parallel to ``of``, made parallel to ``to``: the same set, or what filters left of it."""
+    if of is to:
+        return values
+    by_slot = np.zeros(to.table.capacity)
+    by_slot[of.slots] = values
+    narrowed: Floats = by_slot[to.slots]
+    return narrowed

@@ -43,7 +43,10 @@ class Parser(Protocol):
 class DataProducer(Protocol):
     """Computes attributes of a request before scheduling. Runs in dependency order."""
 
-    produces: ClassVar[Sequence[DataKey[Any]]]
+    @property
+    def produces(self) -> Sequence[DataKey[Any]]:
+        """Keys this instance publishes under; ``attributes.produced_by`` tells them from its name."""
+        ...
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None: ...
 

@@ -111,3 +111,12 @@ class ProfileHandler(Protocol):
     def process(
         self, request: InferenceRequest, results: Mapping[str, ProfileResult | None]
     ) -> SchedulingResult: ...
+
+
+@runtime_checkable
+class ProfileCheck(Protocol):
+    """What a profile handler may offer besides: a look at the configured profiles at start."""
+
+    def check_profiles(self, names: Sequence[str]) -> None:
+        """``ConfigError`` when the handler cannot work with profiles of these names."""
+        ...

@@ -1,0 +1,125 @@
+"""Building a plugin graph: create what is configured, fill in defaults, connect, check.
+
+Mistakes are collected as far as that makes sense: first those of single plugins and references, then, if
+there are none, those of the whole (missing producers, cycles). Nothing outside the new graph is touched, so a
+failed build leaves no trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from dataplane.config.epp import EndpointPickerConfig, PluginRef, parse_epp_config
+from dataplane.config.problems import ConfigErrors, raise_any
+from dataplane.plugin.registry import PluginRegistry
+from epp.graph.data_layer import find_discovery, refuse_replication, wire_sources
+from epp.graph.instances import Instances
+from epp.graph.model import PluginGraph
+from epp.graph.parser_table import ParserTable
+from epp.graph.producers import create_missing, in_order
+from epp.graph.profiles import DEFAULT_PROFILE, build_profiles, find_handler
+from epp.interfaces.handle import Handle
+from epp.interfaces.request_control import (
+    EndpointObserver,
+    FirstByteObserver,
+    Parser,
+    PreRequest,
+    ResponseObserver,
+)
+from epp.plugins.catalog import ALIASES, BUILTIN
+
+REGISTRY: Final = PluginRegistry(BUILTIN, ALIASES)
+"""The built-in plugins."""
+
+DEFAULT_PARSERS: Final = ("openai-parser", "passthrough-parser")
+
+
+def load_graph(
+    text: str | bytes,
+    handle: Handle,
+    *,
+    allow_experimental: bool = False,
+    registry: PluginRegistry = REGISTRY,
+) -> PluginGraph:
+    """The graph of a configuration text. ``ConfigErrors`` with all that is wrong with text and plugins."""
+    parsed = parse_epp_config(text)
+    if not parsed.readable:
+        raise ConfigErrors(parsed.problems)
+    try:
+        graph = build_graph(parsed.config, handle, allow_experimental=allow_experimental, registry=registry)
+    except ConfigErrors as error:
+        said = {problem.path for problem in parsed.problems if problem.path}
+        more = [problem for problem in error.errors if problem.path not in said]
+        raise ConfigErrors([*parsed.problems, *more]) from None
+    raise_any(parsed.problems)
+    return replace(graph, warnings=(*parsed.warnings, *graph.warnings))
+
+
+def build_graph(
+    config: EndpointPickerConfig,
+    handle: Handle,
+    *,
+    allow_experimental: bool = False,
+    registry: PluginRegistry = REGISTRY,
+) -> PluginGraph:
+    """The graph of a configuration. ``ConfigErrors`` with all that is wrong with plugins and references."""
+    instances = Instances(registry, handle, allow_experimental=allow_experimental)
+    instances.create_all(config.plugins)
+    parsers = _parsers(config, instances)
+    profiles = build_profiles(config, instances)
+    names = [spec.name for spec in config.scheduling_profiles] or [DEFAULT_PROFILE]
+    handler = find_handler(names, instances)
+    sources = wire_sources(config.data_layer, instances)
+    discovery = find_discovery(config.data_layer, instances)
+    refuse_replication(config.data_layer, instances)
+    _refuse_detector(config, instances)
+    if handler is None or instances.problems:
+        raise ConfigErrors(instances.problems)
+    create_missing(instances, engine_metrics=any(extractors for _, extractors in sources))
+    producers = in_order(instances)
+    raise_any(instances.problems)
+    return PluginGraph(
+        config=config,
+        instances=MappingProxyType(instances.by_name),
+        parsers=ParserTable(parsers),
+        producers=tuple(producers),
+        profiles=MappingProxyType(profiles),
+        profile_handler=handler,
+        pre_requests=tuple(instances.of(PreRequest)),
+        first_byte_observers=tuple(instances.of(FirstByteObserver)),
+        response_observers=tuple(instances.of(ResponseObserver)),
+        endpoint_observers=tuple(instances.of(EndpointObserver)),
+        sources=tuple(sources),
+        discovery=discovery,
+        warnings=tuple(instances.warnings),
+    )
+
+
+def _parsers(config: EndpointPickerConfig, instances: Instances) -> list[Parser]:
+    """The listed parsers, else the default ones. A plugin type without an instance gets one."""
+    listed = config.request_handler.parsers
+    references = listed or [PluginRef(plugin_ref=name) for name in DEFAULT_PARSERS]
+    parsers: list[Parser] = []
+    for i, reference in enumerate(references):
+        name, path = reference.plugin_ref, f"requestHandler.parsers[{i}].pluginRef"
+        if instances.is_known_type(name):
+            plugin = instances.create(name, name, None, path)
+        else:
+            plugin = instances.lookup(name, path)
+        if isinstance(plugin, Parser):
+            parsers.append(plugin)
+        elif plugin is not None:
+            instances.problem(f"the plugin '{name}' is not a parser plugin", path)
+    return parsers
+
+
+def _refuse_detector(config: EndpointPickerConfig, instances: Instances) -> None:
+    """A saturation detector that is referred to must be one, and this build has none."""
+    flow = config.flow_control
+    if flow is not None and flow.saturation_detector is not None:
+        name = flow.saturation_detector.plugin_ref
+        if name in instances.by_name:
+            path = "flowControl.saturationDetector.pluginRef"
+            instances.problem(f"the plugin '{name}' is not a saturation detector", path)

@@ -1,0 +1,91 @@
+"""Who produces the data that plugins consume: missing producers are created, all are put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from dataplane.plugin.base import DataKey
+from epp.graph.instances import AnyPlugin, Instances
+from epp.interfaces.attributes import DEFAULT_PRODUCERS, ENGINE_METRICS
+from epp.interfaces.request_control import Consumer, DataProducer
+
+
+def create_missing(instances: Instances, *, engine_metrics: bool) -> None:
+    """Create the default producer of every consumed key nobody produces, transitively.
+
+    ``engine_metrics`` says whether a data source feeds the measured columns.
+    """
+    provided = {key for producer in instances.of(DataProducer) for key in producer.produces}
+    if engine_metrics:
+        provided.add(ENGINE_METRICS)
+    waiting = [plugin for plugin in instances.by_name.values() if isinstance(plugin, Consumer)]
+    for plugin in waiting:
+        for key in plugin.consumes:
+            if key in provided:
+                continue
+            provided.add(key)
+            created = _default_producer(key, plugin, instances)
+            if isinstance(created, DataProducer):
+                provided.update(created.produces)
+            if isinstance(created, Consumer):
+                waiting.append(created)
+
+
+def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instances) -> AnyPlugin | None:
+    """The created producer of a key; None after noting why there is none."""
+    name = consumer.name.name
+    if key == ENGINE_METRICS:
+        instances.problem(
+            f"'{name}' reads metrics of the model servers, but no data source with an extractor is "
+            "configured; list one or remove injectDefaults: false",
+            "dataLayer",
+        )
+        return None
+    if key.producer:
+        named = instances.by_name.get(key.producer)
+        reason = "which does not produce it" if named is not None else "which is not configured"
+        instances.problem(f"'{name}' consumes {key.type_name} of '{key.producer}', {reason}", "plugins")
+        return None
+    plugin_type = DEFAULT_PRODUCERS.get(key.type_name)
+    if plugin_type is None:
+        instances.problem(f"no default producer found for missing data key {key}, consumed by '{name}'")
+        return None
+    others = [p.name.name for p in instances.by_name.values() if p.name.type == plugin_type]
+    if others:
+        instances.warnings.append(
+            f"'{name}' reads {key.type_name} of the default producer, so '{plugin_type}' is created beside "
+            f"'{others[0]}'; name the producer in the parameters of '{name}' to use that one"
+        )
+    return instances.default(plugin_type)
+
+
+def in_order(instances: Instances) -> Sequence[DataProducer]:
+    """Producers, each after those whose data it consumes; otherwise in order of creation."""
+    producers: list[DataProducer] = instances.of(DataProducer)
+    makers: dict[DataKey[Any], list[int]] = {}
+    for i, producer in enumerate(producers):
+        for key in producer.produces:
+            makers.setdefault(key, []).append(i)
+    sorter: TopologicalSorter[int] = TopologicalSorter()
+    for i, producer in enumerate(producers):
+        needs = producer.consumes if isinstance(producer, Consumer) else ()
+        sorter.add(i, *(maker for key in needs for maker in makers.get(key, ())))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        names = " -> ".join(_name(producers[i]) for i in error.args[1])
+        instances.problem(f"data producers wait for one another: {names}", "plugins")
+        return producers
+    ordered: list[DataProducer] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        ordered.extend(producers[i] for i in ready)
+        sorter.done(*ready)
+    return ordered
+
+
+def _name(plugin: Any) -> str:
+    name: str = plugin.name.name
+    return name

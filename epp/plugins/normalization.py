@@ -1,0 +1,23 @@
+"""How scorers turn counts of requests into scores between 0 and 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from epp.interfaces.endpoint import Floats
+
+
+def fewer_is_better(counts: Floats, min_spread: float) -> Floats:
+    """1.0 for the smallest count, falling linearly over the spread between smallest and largest.
+
+    A spread below ``min_spread`` is stretched to it, so that a small difference stays a small difference.
+    All equal: 1.0 each. No counts: no scores.
+    """
+    if not counts.size:
+        return counts
+    least = np.minimum.reduce(counts)
+    spread = max(np.maximum.reduce(counts) - least, min_spread)
+    if spread <= 0:
+        return np.ones(counts.size)
+    scores: Floats = 1.0 - (counts - least) / spread
+    return scores

@@ -1,0 +1,134 @@
+"""Keep account of the work in flight to each endpoint, in requests and in tokens.
+
+Requests are booked in the endpoint table by the director; this plugin adds the tokens they stand for, in the
+table's ``inflight_tokens`` column, at the moment a request is sent. Tokens still to be computed are those of
+the prompt that the endpoint does not hold already, plus the expected output if so configured. The prompt's
+share is released at the first byte of the response, the rest at its end.
+
+Each request carries its own entry, so a release happens once whatever the order of events, and an entry of an
+endpoint that has left is void: its successor in the same slot has another generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+
+from dataplane.errors import ConfigError
+from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
+from epp.interfaces.attributes import (
+    INFLIGHT_LOAD,
+    PREFIX_MATCH,
+    TOKENIZED_PROMPT,
+    InflightLoad,
+    produced_by,
+)
+from epp.interfaces.endpoint import Candidates, Endpoint
+from epp.interfaces.handle import Handle
+from epp.interfaces.request import InferenceRequest, ResponseSummary
+from epp.interfaces.scheduling import SchedulingResult
+
+
+class InflightLoadParams(PluginParams, frozen=True):
+    """Parameters of inflight-load-producer."""
+
+    add_estimated_output_tokens: bool = False
+    """Whether tokens still to be generated count as load."""
+    output_ratio: Annotated[float, msgspec.Meta(ge=0)] = 1.5
+    """Expected output tokens per prompt token."""
+    max_estimated_output_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Cap of the estimate; absent = none but the client's own limit."""
+    prefix_match_info_producer_name: str = ""
+    """Producer whose matches lower the load; empty = approx-prefix-cache-producer, if there is one."""
+    sync_cross_replica_state: bool = True
+    """Accepted for compatibility; this build shares no state between replicas."""
+
+
+class _Entry(msgspec.Struct):
+    """Tokens booked for one request and not yet released."""
+
+    slot: int
+    generation: int
+    input_tokens: int
+    output_tokens: int
+
+
+class InflightLoadProducer:
+    """Produces InFlightLoad and keeps the token ledger."""
+
+    info: ClassVar = PluginInfo("inflight-load-producer", InflightLoadParams)
+    name: TypedName
+
+    def __init__(self, name: TypedName, params: InflightLoadParams, handle: Handle) -> None:
+        other = next((p for p in handle.plugins.values() if isinstance(p, InflightLoadProducer)), None)
+        if other is not None:
+            raise ConfigError(f"the pool has one token ledger, and '{other.name.name}' keeps it; remove one")
+        self.name = name
+        self._table = handle.table
+        self._params = params
+        self._key = produced_by(INFLIGHT_LOAD, name.name)
+        self._match = produced_by(PREFIX_MATCH, params.prefix_match_info_producer_name)
+        self._entry: DataKey[_Entry] = DataKey("InFlightEntry", name.name)
+        self.produces: Sequence[DataKey[Any]] = (self._key,)
+        named = (self._match,) if params.prefix_match_info_producer_name else ()
+        self.consumes: Sequence[DataKey[Any]] = (TOKENIZED_PROMPT, *named)
+
+    def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
+        """Publish the load of each candidate as it is before this request."""
+        table, slots = self._table, candidates.slots
+        load = InflightLoad(candidates, table.inflight[slots], table.inflight_tokens[slots])
+        request.put(self._key, load)
+
+    def pre_request(
+        self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]
+    ) -> None:
+        """Book the request's tokens on the primary endpoint."""
+        self._release(request, whole=True)
+        endpoint = result.endpoints[0]
+        prompt = request.get(TOKENIZED_PROMPT)
+        tokens = prompt.tokens if prompt is not None else 0
+        entry = _Entry(
+            endpoint.slot,
+            endpoint.generation,
+            self._uncached(request, endpoint, tokens),
+            self._expected_output(request, tokens),
+        )
+        self._table.inflight_tokens[entry.slot] += entry.input_tokens + entry.output_tokens
+        request.put(self._entry, entry)
+
+    def on_first_byte(self, request: InferenceRequest) -> None:
+        """The prompt is computed."""
+        self._release(request, whole=False)
+
+    def on_response_end(self, request: InferenceRequest, summary: ResponseSummary) -> None:
+        """Nothing of the request is left to do."""
+        self._release(request, whole=True)
+
+    def _release(self, request: InferenceRequest, *, whole: bool) -> None:
+        entry = request.get(self._entry)
+        if entry is None:
+            return
+        tokens, entry.input_tokens = entry.input_tokens, 0
+        if whole:
+            tokens += entry.output_tokens
+            entry.output_tokens = 0
+        if tokens and self._table.generation[entry.slot] == entry.generation:
+            self._table.inflight_tokens[entry.slot] -= tokens
+
+    def _uncached(self, request: InferenceRequest, endpoint: Endpoint, tokens: int) -> int:
+        """Prompt tokens the endpoint has to compute: all but the blocks it holds."""
+        match = request.get(self._match)
+        if match is None or not match.total:
+            return tokens
+        position = (match.candidates.slots == endpoint.slot).argmax()
+        return max(0, tokens - int(match.matched[position]) * match.block_size)
+
+    def _expected_output(self, request: InferenceRequest, tokens: int) -> int:
+        """Whole tokens, so that the ledger returns to exactly 0."""
+        params = self._params
+        if not params.add_estimated_output_tokens:
+            return 0
+        caps = [params.max_estimated_output_tokens, request.parsed.max_output_tokens]
+        return min([int(tokens * params.output_ratio), *(cap for cap in caps if cap is not None)])
