@@ -122,6 +122,7 @@ def picker_cluster(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 "grpc_health_check": {"service_name": EXT_PROC_SERVICE},
             }
         ],
+        "outlier_detection": gone_at_once(),
         "typed_extension_protocol_options": {
             HTTP_OPTIONS: {
                 "@type": f"{TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -145,6 +146,21 @@ def picker_cluster(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 }
             ],
         },
+    }
+
+
+def gone_at_once() -> dict[str, Any]:
+    """Leave a picker out at the first refused connection, until the health check has noticed as well."""
+    off = ("consecutive_5xx", "consecutive_gateway_failure", "success_rate", "local_origin_success_rate")
+    return {
+        "split_external_local_origin_errors": True,
+        "consecutive_local_origin_failure": 1,
+        "enforcing_consecutive_local_origin_failure": 100,
+        **{f"enforcing_{name}": 0 for name in off},
+        "max_ejection_percent": 100,
+        "interval": "0.1s",
+        "base_ejection_time": "0.5s",
+        "max_ejection_time": "0.5s",
     }
 
 
