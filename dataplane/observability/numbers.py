@@ -120,10 +120,9 @@ class Family(Generic[N]):
             values = (OTHER,) * len(values)
         return self.children.setdefault(values, self.make())
 
-    def discard(self, which: Callable[[tuple[str, ...]], bool]) -> None:
-        """Forget the series whose label values satisfy ``which``: what they spoke of is gone."""
-        for values in [values for values in self.children if which(values)]:
-            del self.children[values]
+    def discard(self, *values: str) -> None:
+        """Forget one series: what it spoke of is gone."""
+        self.children.pop(values, None)
 
 
 class LabelCap:

@@ -74,7 +74,8 @@ def test_discarded_series_make_room():
     family = Family("f", "help", ("a",), "counter", Counter, max_series=2)
     family.child("1").inc()
     family.child("2").inc()
-    family.discard(lambda values: values[0] == "1")
+    family.discard("1")
+    family.discard("unknown")
     family.child("3").inc()
     assert set(family.children) == {("2",), ("3",)}
 

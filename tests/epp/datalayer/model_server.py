@@ -12,7 +12,7 @@ from epp.datalayer.scraper import Scraper
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.plugins.extractors.core_metrics import CoreMetricsExtractor, CoreMetricsExtractorParams
-from epp.plugins.sources.metrics import MetricsDataSource, MetricsDataSourceParams
+from epp.plugins.sources.model_server_metrics import ModelServerMetricsParams, ModelServerMetricsSource
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 """Called for each request; may write anything or close the writer."""
@@ -103,8 +103,8 @@ class Fleet:
         self.table = EndpointTable()
         self.errors = CountedErrors()
         handle = Handle(self.table)
-        self.source = MetricsDataSource(
-            TypedName("metrics-data-source", "metrics"), MetricsDataSourceParams(**source), handle
+        self.source = ModelServerMetricsSource(
+            TypedName("metrics-data-source", "metrics"), ModelServerMetricsParams(**source), handle
         )
         extractor = TypedName("core-metrics-extractor", "core")
         self.source.bind([CoreMetricsExtractor(extractor, CoreMetricsExtractorParams(), handle)])

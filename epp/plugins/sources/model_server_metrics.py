@@ -18,7 +18,7 @@ from epp.interfaces.endpoint import Endpoint
 from epp.interfaces.handle import Handle
 
 
-class MetricsDataSourceParams(PluginParams, frozen=True):
+class ModelServerMetricsParams(PluginParams, frozen=True):
     """Parameters of ``metrics-data-source``."""
 
     scheme: Literal["http", "https"] = "http"
@@ -39,13 +39,13 @@ class MetricsDataSourceParams(PluginParams, frozen=True):
     """Time between two scrapes of an endpoint, such as 200ms; 0s = the process's refresh interval."""
 
 
-class MetricsDataSource:
+class ModelServerMetricsSource:
     """A source of Prometheus texts."""
 
-    info: ClassVar[PluginInfo] = PluginInfo("metrics-data-source", MetricsDataSourceParams, Stability.BETA)
+    info: ClassVar[PluginInfo] = PluginInfo("metrics-data-source", ModelServerMetricsParams, Stability.BETA)
     payload: ClassVar[str] = "prometheus-text"
 
-    def __init__(self, name: TypedName, params: MetricsDataSourceParams, handle: Handle) -> None:
+    def __init__(self, name: TypedName, params: ModelServerMetricsParams, handle: Handle) -> None:
         self.name = name
         self.scheme: str = params.scheme
         self.path = _checked_path(params.path)
@@ -93,7 +93,7 @@ def _checked_interval(text: str) -> float:
     return interval_s
 
 
-def _context(params: MetricsDataSourceParams) -> ssl.SSLContext | None:
+def _context(params: ModelServerMetricsParams) -> ssl.SSLContext | None:
     tls_fields = {
         "caCertPath": params.ca_cert_path,
         "clientCertPath": params.client_cert_path,

@@ -18,14 +18,14 @@ from dataplane.plugin.base import TypedName
 from epp.interfaces.data_layer import DataSource
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
-from epp.plugins.sources.metrics import MetricsDataSource, MetricsDataSourceParams
+from epp.plugins.sources.model_server_metrics import ModelServerMetricsParams, ModelServerMetricsSource
 from tests.epp.datalayer.model_server import Fleet, answer, page, until
 
 
-def source(**params: object) -> MetricsDataSource:
+def source(**params: object) -> ModelServerMetricsSource:
     """A plugin with these parameters, as YAML spells them."""
-    decoded = msgspec.convert(params, MetricsDataSourceParams)
-    return MetricsDataSource(TypedName("metrics-data-source", "m"), decoded, Handle(EndpointTable()))
+    decoded = msgspec.convert(params, ModelServerMetricsParams)
+    return ModelServerMetricsSource(TypedName("metrics-data-source", "m"), decoded, Handle(EndpointTable()))
 
 
 def endpoint(address: str = "10.0.0.1", metrics_host: str = "") -> Endpoint:

@@ -1,0 +1,189 @@
+"""All metrics of one picker, behind the few methods that a request's path calls.
+
+Owned by the event loop's thread. Label values that clients choose are folded by ``LabelCap``; everything
+that is looked up per request is kept by the raw values, but only for values that were not folded, so that
+what is kept is bounded by the same caps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final, Protocol
+
+from dataplane.observability.exposition import MetricSet
+from dataplane.observability.numbers import MAX_SERIES, OTHER, Counter, Histogram, LabelCap
+from dataplane.plugin.base import TypedName
+from epp.interfaces.endpoint import Endpoint, EndpointTable
+from epp.metrics import pool
+from epp.metrics.catalog import PLUGIN_LABELS, PREFIX, ProcessFamilies, RequestFamilies
+from epp.metrics.request import RequestMetrics
+
+BYTES_PER_TOKEN: Final = 4
+"""How much prompt text a token of the approximate prefix index stands for."""
+
+
+class PrefixIndex(Protocol):
+    """A plugin that keeps a prefix index."""
+
+    name: TypedName
+
+    @property
+    def indexed_blocks(self) -> int:
+        """Blocks remembered."""
+        ...
+
+
+class PluginTimings:
+    """How long plugins take."""
+
+    def __init__(self, families: ProcessFamilies) -> None:
+        self._family = families.plugins
+        self._known: dict[tuple[str, TypedName], Histogram] = {}
+
+    def observe(self, point: str, plugin: object, seconds: float) -> None:
+        """``plugin``, an instance with a ``TypedName``, took ``seconds`` at the extension point ``point``."""
+        name: TypedName = plugin.name  # type: ignore[attr-defined]  # every plugin has one
+        histogram = self._known.get((point, name))
+        if histogram is None:
+            histogram = self._known[point, name] = self._family.child(point, name.type, name.name)
+        histogram.observe(seconds)
+
+
+class EppMetrics:
+    """The picker's metrics; also an ``EndpointObserver`` and the scraper's ``ErrorCounter``."""
+
+    def __init__(self, table: EndpointTable, pool_name: str, *, stream_metrics: bool = False) -> None:
+        self.numbers = MetricSet()
+        self._requests = RequestFamilies(self.numbers)
+        self._process = ProcessFamilies(self.numbers, streams=stream_metrics)
+        pool.declare(self.numbers, table, pool_name)
+        self.plugin_timings = PluginTimings(self._process)
+        self._models = LabelCap()
+        self._targets = LabelCap()
+        self._fairness = LabelCap()
+        self._by_request: dict[tuple[str, str, str, int], RequestMetrics] = {}
+        self._by_labels: dict[tuple[str, str, str, str], RequestMetrics] = {}
+        self._attempts: dict[Endpoint, dict[str, Counter]] = {}
+        self._scheduler = self._process.scheduler.child()
+        self._request_processing = self._process.request_processing.child()
+        self._response_processing = self._process.response_processing.child()
+        self._indexes: Sequence[PrefixIndex] = ()
+        self._hits: tuple[Histogram, Histogram] | None = None
+        self.numbers.computed(
+            PREFIX + "prefix_indexer_size",
+            "Blocks in the prefix index.",
+            PLUGIN_LABELS,
+            lambda: [((index.name.name, index.name.type), index.indexed_blocks) for index in self._indexes],
+        )
+        build = version("pointsman")
+        self.numbers.computed(
+            PREFIX + "info",
+            "Always 1; the labels say which build this is.",
+            ("commit", "build_ref"),
+            lambda: [(("", build), 1)],
+        )
+
+    def for_request(self, model: str, target_model: str, fairness_id: str, priority: int) -> RequestMetrics:
+        """The numbers of this kind of request."""
+        key = (model, target_model, fairness_id, priority)
+        found = self._by_request.get(key)
+        return self._resolve(key) if found is None else found
+
+    def scheduled(self, seconds: float, target_model: str, endpoint: Endpoint) -> None:
+        """A decision took ``seconds`` and chose ``endpoint``."""
+        self._scheduler.observe(seconds)
+        counters = self._attempts.get(endpoint)
+        counter = counters.get(target_model) if counters is not None else None
+        if counter is None:
+            counter = self._attempt(target_model, endpoint)
+        counter.value += 1
+
+    def schedule_failed(self, target_model: str) -> None:
+        """A decision found no endpoint."""
+        model = self._targets.fold(target_model)
+        self._process.attempts.child("failure", model, "", "", "").value += 1
+
+    def processed_request(self, seconds: float) -> None:
+        """From the complete request to the answer to the proxy."""
+        self._request_processing.observe(seconds)
+
+    def processed_response(self, seconds: float) -> None:
+        """Spent on the headers of a response."""
+        self._response_processing.observe(seconds)
+
+    def watch_prefix_indexes(self, indexes: Sequence[PrefixIndex]) -> None:
+        """Expose the size of these indexes; matches are counted under the first one's name."""
+        self._indexes = tuple(indexes)
+        self._hits = None
+        for index in self._indexes[:1]:
+            labels = (index.name.name, index.name.type)
+            self._hits = (self._process.hit_ratio.child(*labels), self._process.hit_bytes.child(*labels))
+
+    def prefix_matched(self, matched_blocks: float, total_blocks: int, block_size_tokens: int) -> None:
+        """A request was sent to an endpoint believed to hold so much of its prompt."""
+        if self._hits is not None and total_blocks:
+            ratio, size = self._hits
+            ratio.observe(matched_blocks / total_blocks)
+            size.observe(matched_blocks * block_size_tokens * BYTES_PER_TOKEN)
+
+    def stream_opened(self) -> None:
+        """An ext_proc stream began. Nothing without ``stream_metrics``."""
+        if self._process.streams is not None:
+            self._process.streams.inflight.value += 1
+
+    def stream_closed(self, code: str, seconds: float) -> None:
+        """An ext_proc stream ended with the gRPC status ``code`` (``OK``, ``Canceled``, ...)."""
+        streams = self._process.streams
+        if streams is not None:
+            streams.inflight.value -= 1
+            streams.duration.observe(seconds)
+            streams.total.child(code).value += 1
+
+    def poll_error(self, source_type: str) -> None:
+        """One scrape brought no body."""
+        self._process.poll_errors.child(source_type).value += 1
+
+    def extract_error(self, source_type: str, extractor_type: str) -> None:
+        """One body lacked series it should have."""
+        self._process.extract_errors.child(source_type, extractor_type).value += 1
+
+    def on_endpoint_added(self, endpoint: Endpoint) -> None:
+        """Its series begin with the first request."""
+
+    def on_endpoint_removed(self, endpoint: Endpoint) -> None:
+        """Its series end; others may take their place under the cap."""
+        for target_model in self._attempts.pop(endpoint, ()):
+            self._process.attempts.discard(*self._attempt_labels(target_model, endpoint))
+
+    def _resolve(self, key: tuple[str, str, str, int]) -> RequestMetrics:
+        """Fold the labels; remember the way there unless one was folded."""
+        model, target_model, fairness_id, priority = key
+        raw = (model, target_model, fairness_id, str(priority))
+        labels = (
+            self._models.fold(model),
+            self._targets.fold(target_model),
+            self._fairness.fold(fairness_id),
+            raw[3],
+        )
+        found = self._by_labels.get(labels)
+        if found is None:
+            if len(self._by_labels) >= MAX_SERIES:
+                labels = (OTHER, OTHER, OTHER, OTHER)
+                found = self._by_labels.get(labels)
+            if found is None:
+                found = self._by_labels[labels] = RequestMetrics(self._requests, labels)
+        if labels == raw:
+            self._by_request[key] = found
+        return found
+
+    def _attempt(self, target_model: str, endpoint: Endpoint) -> Counter:
+        labels = self._attempt_labels(target_model, endpoint)
+        counter = self._process.attempts.child(*labels)
+        if labels in self._process.attempts.children and labels[1] == target_model:
+            self._attempts.setdefault(endpoint, {})[target_model] = counter
+        return counter
+
+    def _attempt_labels(self, target_model: str, endpoint: Endpoint) -> tuple[str, str, str, str, str]:
+        spec = endpoint.spec
+        return "success", self._targets.fold(target_model), spec.name, spec.namespace, str(spec.port)
