@@ -150,11 +150,14 @@ def picker_cluster(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
 
 
 def gone_at_once() -> dict[str, Any]:
-    """Leave a picker out at the first refused connection, until the health check has noticed as well."""
+    """Leave a picker out once several streams in a row broke, until the health check has noticed as well.
+
+    In a row, so that one client whose streams break cannot take the picker away from the others.
+    """
     off = ("consecutive_5xx", "consecutive_gateway_failure", "success_rate", "local_origin_success_rate")
     return {
         "split_external_local_origin_errors": True,
-        "consecutive_local_origin_failure": 1,
+        "consecutive_local_origin_failure": 5,
         "enforcing_consecutive_local_origin_failure": 100,
         **{f"enforcing_{name}": 0 for name in off},
         "max_ejection_percent": 100,

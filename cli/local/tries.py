@@ -1,6 +1,8 @@
 """What to try on a running gateway: commands to copy, with the addresses of this run."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cli.local.plan import LOOPBACK, Plan
 
@@ -9,6 +11,7 @@ JSON = "-H 'content-type: application/json'"
 
 def tries(plan: Plan) -> Sequence[tuple[str, str]]:
     """Return (what it shows, command) in the order to try them."""
+    program = Path(sys.executable).parent / "pointsman"
     first, last = plan.pools[0], plan.pools[-1]
     model = first.models[0]
     chat = f"{plan.url}/v1/chat/completions {JSON}"
@@ -32,6 +35,6 @@ def tries(plan: Plan) -> Sequence[tuple[str, str]]:
         ("why each endpoint was picked", f"curl -s http://{LOOPBACK}:{first.metrics_port}/debug/decisions"),
         (
             "what it costs, and what routing by prefix gains",
-            "pointsman bench extproc; pointsman bench routing",
+            f"{program} bench extproc; {program} bench routing",
         ),
     ]
