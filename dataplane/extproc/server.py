@@ -86,7 +86,7 @@ class ExtProcServer:
         self._all_closed.set()
         self._unix_inode = 0
         self._port = 0
-        self._stopped = False
+        self._closing = False
 
     @property
     def port(self) -> int:
@@ -124,6 +124,7 @@ class ExtProcServer:
         """
         if self._health is not None:
             self._health.set_draining()
+        self._closing = True
         self._close_listeners()
         for connection in list(self._connections):
             connection.drain()
@@ -137,13 +138,15 @@ class ExtProcServer:
 
     async def stop(self) -> None:
         """End everything now. Safe to call at any time, more than once, and while a drain waits."""
-        self._stopped = True
+        self._closing = True
         self._close_listeners()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._lag is not None:
             self._lag.stop()
+        if self._tls is not None:
+            self._tls.stop()
         try:
             for connection in list(self._connections):
                 connection.close("the server stops")
@@ -155,12 +158,10 @@ class ExtProcServer:
             for connection in list(self._connections):
                 connection.abort()
         await self._all_closed.wait()
-        if self._tls is not None:
-            await self._tls.stop()
 
     def opened(self, connection: Connection) -> bool:
         """A connection is up; False when there is no room for it."""
-        if self._stopped or len(self._connections) >= self._options.max_connections:
+        if self._closing or len(self._connections) >= self._options.max_connections:
             self.metrics.connections_refused += 1
             return False
         self._connections.add(connection)

@@ -113,12 +113,11 @@ class ServerTls:
         if self._options.reload and self._files and self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._watch(), name="tls-reload")
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """End the watching."""
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.cancel()
-            await asyncio.gather(watcher, return_exceptions=True)
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
 
     def reload(self, pair: tuple[bytes, bytes]) -> None:
         """Use another certificate and key (PEM) for new connections; raises ssl.SSLError and changes

@@ -21,6 +21,7 @@ from dataplane.extproc.http2.constants import (
     DEFAULT_WINDOW,
     FRAME,
     FRAME_HEADER_SIZE,
+    MESSAGE_PREFIX,
     MESSAGE_PREFIX_SIZE,
     PING,
     PREFACE,
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
 _unpack_header = FRAME.unpack_from
+_unpack_prefix = MESSAGE_PREFIX.unpack_from
 _FrameHandler = Callable[[Link, bytes, int, int, int, int], None]
 
 # By frame type, DATA to CONTINUATION.
@@ -134,8 +136,8 @@ class Connection(Link, asyncio.Protocol):
         size = len(data)
         pos = frames = 0
         streams = self.streams
-        max_frame = self.limits.max_frame_size
-        max_message = self.limits.max_message_size
+        max_frame = self.max_frame_size
+        max_message = self.max_message_size
         while size - pos >= FRAME_HEADER_SIZE:
             high, low, kind, flags, sid = _unpack_header(data, pos)
             length = high << 8 | low
@@ -167,11 +169,10 @@ class Connection(Link, asyncio.Protocol):
                 stream.remote_closed = True
             try:
                 while end - start >= MESSAGE_PREFIX_SIZE:
+                    flag, need = _unpack_prefix(data, start)
                     body = start + MESSAGE_PREFIX_SIZE
-                    # The flag byte is part of the number, so a compressed message is "too large" for this
-                    # path.
-                    stop = body + int.from_bytes(data[start:body], "big")
-                    if stop > end or stop - body > max_message:
+                    stop = body + need
+                    if flag or stop > end or need > max_message:
                         break
                     start = stop
                     stream.on_message(data[body:stop])
@@ -343,6 +344,8 @@ class Connection(Link, asyncio.Protocol):
 
     def close(self, reason: str) -> None:
         """End the running streams with grpc-status 14 and close."""
+        if self._linger is not None:
+            self.abort()
         if self.closed or self.transport is None:
             return
         for stream in list(self.streams.values()):
@@ -370,7 +373,8 @@ class Connection(Link, asyncio.Protocol):
         self.metrics.count_error(fault.code.name)
         if fault.flood:
             self.metrics.count_flood(fault.flood)
-        log.info("closing a connection: %s (%s)", fault.reason, fault.code.name)
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        log.info("closing the connection of %s: %s (%s)", peer or "a peer", fault.reason, fault.code.name)
         self.write_goaway(self.last_id, fault.code, fault.reason)
         self.flush()
         self._end_streams()

@@ -65,6 +65,8 @@ class Link:
         "last_id",
         "limits",
         "loop",
+        "max_frame_size",
+        "max_message_size",
         "metrics",
         "open_block",
         "out",
@@ -89,6 +91,9 @@ class Link:
     ) -> None:
         self.reader = reader
         self.limits = limits
+        # Copies, because every read looks at them.
+        self.max_frame_size = limits.max_frame_size
+        self.max_message_size = limits.max_message_size
         self.metrics = metrics
         self.loop = loop
         self.transport: asyncio.Transport | None = None

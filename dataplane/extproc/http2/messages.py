@@ -95,20 +95,15 @@ def decoded(flag: int, message: bytes, encoding: bytes, limit: int) -> bytes:
 
 
 def _gunzipped(message: bytes, limit: int) -> bytes:
-    parts: list[bytes] = []
-    room = limit
-    while message:
-        unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
-        try:
-            part = unpacker.decompress(message, room + 1)
-        except zlib.error as error:
-            raise MessageFault(GrpcStatus.INTERNAL, f"gzip: {error}") from error
-        room -= len(part)
-        if room < 0:
-            reason = f"message is larger than {limit} bytes once decompressed"
-            raise MessageFault(GrpcStatus.RESOURCE_EXHAUSTED, reason)
-        if not unpacker.eof:
-            raise MessageFault(GrpcStatus.INTERNAL, "gzip: the compressed message is cut short")
-        parts.append(part)
-        message = unpacker.unused_data
-    return b"".join(parts)
+    unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
+    try:
+        plain = unpacker.decompress(message, limit + 1)
+    except zlib.error as error:
+        raise MessageFault(GrpcStatus.INTERNAL, f"gzip: {error}") from error
+    if len(plain) > limit:
+        reason = f"message is larger than {limit} bytes once decompressed"
+        raise MessageFault(GrpcStatus.RESOURCE_EXHAUSTED, reason)
+    # One member only: a message of many tiny ones would cost the square of its size.
+    if not unpacker.eof or unpacker.unused_data:
+        raise MessageFault(GrpcStatus.INTERNAL, "gzip: the message is not one whole member")
+    return plain

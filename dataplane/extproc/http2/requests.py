@@ -35,7 +35,7 @@ def on_headers(conn: Link, data: bytes, start: int, end: int, flags: int, stream
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "no room for the priority")
             depends_on_itself = WORD.unpack_from(data, start)[0] & STREAM_ID_MASK == stream_id
             start += _PRIORITY_SIZE
-    if flags & END_HEADERS and not depends_on_itself:
+    if flags & END_HEADERS and not depends_on_itself and end - start <= conn.limits.max_header_block:
         _on_block(conn, stream_id, flags, data[start:end])
         return
     conn.open_block = OpenBlock(stream_id, flags, depends_on_itself, conn.floods.interval)
