@@ -31,6 +31,9 @@ from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.request_control import ResponseReader
 from epp.metrics import EppMetrics, RequestMetrics
 
+MODEL_SERVER_ERROR: Final = "ModelServerError"
+"""Error code under which answers other than 2xx of a model server are counted."""
+
 MAX_CACHED_ANSWERS: Final = 4096
 """Destinations whose encoded answer is kept; the cache starts over beyond."""
 
@@ -180,6 +183,9 @@ class PickerExchange:
                 record.total_blocks, record.block_size = match.total, match.block_size
                 slots = match.candidates.slots
                 record.matched_blocks = float(match.matched[(slots == admitted.booking.slot).argmax()])
+                self._handler.metrics.prefix_matched(
+                    record.matched_blocks, record.total_blocks, record.block_size
+                )
         self._handler.decisions.add(record)
         return record
 
@@ -193,13 +199,19 @@ class PickerExchange:
         admitted = self._admitted
         if admitted is not None:
             self._note_served(admitted, response)
-            if admitted.parser is not None and response.status == 200:
-                self._reader = admitted.parser.response_reader(summary.streaming)
+            self._choose_reader(admitted, response.status)
         stale = response.headers.present(CONTROL_HEADERS)
         self._handler.metrics.processed_response(perf_counter() - started)
         if stale:
             return Proceed(set_headers=_RESPONSE_SEEN.set_headers, remove_headers=stale)
         return _RESPONSE_SEEN
+
+    def _choose_reader(self, admitted: Admitted, status: int) -> None:
+        if 200 <= status < 300:
+            if admitted.parser is not None:
+                self._reader = admitted.parser.response_reader(self._summary.streaming)
+        elif self._metrics is not None:
+            self._metrics.error(MODEL_SERVER_ERROR)
 
     def _note_served(self, admitted: Admitted, response: HttpResponse) -> None:
         if response.metadata is None:
@@ -212,25 +224,21 @@ class PickerExchange:
 
     def on_response_chunk(self, chunk: bytes, end: bool) -> None:
         """First byte, gaps between chunks, and whatever the parser's reader finds."""
-        if not chunk:
+        admitted, metrics = self._admitted, self._metrics
+        if not chunk or admitted is None or metrics is None:
             return
         summary = self._summary
         now = self._handler.clock()
         if summary.ttft_s is None:
             summary.ttft_s = now - self._started_at
-            self._first_byte(summary)
-        elif summary.streaming and self._metrics is not None:
-            self._metrics.chunk_gap(now - self._last_chunk_at)
+            self._director.first_byte(admitted)
+            metrics.first_byte(summary.ttft_s, summary.streaming)
+        elif summary.streaming:
+            metrics.chunk_gap(now - self._last_chunk_at)
         self._last_chunk_at = now
         summary.response_bytes += len(chunk)
         if self._reader is not None:
             self._reader.feed(chunk)
-
-    def _first_byte(self, summary: ResponseSummary) -> None:
-        if self._admitted is not None:
-            self._director.first_byte(self._admitted)
-        if self._metrics is not None and summary.ttft_s is not None:
-            self._metrics.first_byte(summary.ttft_s, summary.streaming)
 
     def on_end(self, ending: Ending) -> None:
         """Settle everything that was booked for this request."""
