@@ -24,8 +24,8 @@ import numpy as np
 
 from epp.interfaces.endpoint import Floats
 
-MAX_INDEXED_BLOCKS: Final = 2_000_000
-"""(endpoint, block) pairs one index holds, about 200 bytes each. Endpoints share them equally."""
+MAX_INDEXED_BLOCKS: Final = 4_000_000
+"""(endpoint, block) pairs one index holds, about 150 bytes each. Endpoints share them equally."""
 
 _LOG_SLACK: Final = 4096
 """Entries a log may hold beyond twice its live blocks before it is compacted."""
@@ -252,14 +252,14 @@ class ApproximateIndex:
             holding.logged -= len(touch.keys)
 
     def _drop(self, holding: _Holding, keys: list[int]) -> None:
-        masks, stamps, bit = self._masks, holding.stamps, holding.bit
-        for key in keys:
-            del stamps[key]
-            mask = masks[key] ^ bit
-            if mask:
-                masks[key] = mask
-            else:
-                del masks[key]
+        """Take blocks from an endpoint. Most have one holder, so they are popped first and put back if not."""
+        masks, bit = self._masks, holding.bit
+        popped = list(map(masks.pop, keys))
+        deque(map(holding.stamps.pop, keys), maxlen=0)
+        if popped.count(bit) != len(popped):
+            for key, mask in zip(keys, popped, strict=True):
+                if mask != bit:
+                    masks[key] = mask ^ bit
         self._size -= len(keys)
 
 
