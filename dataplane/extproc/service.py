@@ -3,6 +3,9 @@
 Owns, per server: the cap on bodies, the shared body budget, and the deadline over request phases. Streams
 whose request is unanswered wait in one dict in order of arrival; since all have the same deadline, the
 sweep looks only at its head, so a deadline costs a request two dict operations and no timer.
+
+What goes wrong on a stream ends that stream alone: the peer's mistakes with grpc-status 3, a handler's with
+13. The log hears of them at most once a second, the counters of each.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ from dataplane.extproc.codec import MessageError, decode, encode
 from dataplane.extproc.collected import BodyBudget
 from dataplane.extproc.events import Effect, Modes
 from dataplane.extproc.exchange import Decision, Ending, Exchange
-from dataplane.extproc.http2 import StreamWriter
+from dataplane.extproc.http2 import GrpcStatus, StreamWriter
 from dataplane.extproc.session import ProtocolError, Session
 
 log = logging.getLogger(__name__)
 
 PROCESS_METHOD: Final = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 SWEEP_INTERVAL_S: Final = 0.25
-_INVALID_ARGUMENT: Final = 3
+LOG_INTERVAL_S: Final = 1.0
 
 
 class ProcessorLimits(msgspec.Struct, frozen=True):
@@ -57,12 +60,17 @@ class ExternalProcessor:
         self.budget = BodyBudget(self.limits.body_budget_bytes)
         self.inflight = 0
         self.defects = 0
+        """Exceptions of exchanges, and answers of theirs that cannot be sent."""
+        self.refused = 0
+        """Streams on which the peer broke the protocol."""
+        self._next_log = 0.0
         self._waiting: dict[ProcessStream, float] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
     def __call__(self, writer: StreamWriter, headers: Sequence[tuple[bytes, bytes]]) -> ProcessStream:
+        stream = ProcessStream(self, writer)
         self.inflight += 1
-        return ProcessStream(self, writer)
+        return stream
 
     def await_answer(self, stream: ProcessStream) -> None:
         """Put a stream under the deadline."""
@@ -89,7 +97,21 @@ class ExternalProcessor:
     def on_defect(self, error: BaseException) -> None:
         """A handler failed where it must not; the client sees a 500 at most."""
         self.defects += 1
-        log.error("a request handler failed", exc_info=error)
+        if self._may_log():
+            log.error("a request handler failed; %d defects so far", self.defects, exc_info=error)
+
+    def on_refusal(self, why: str) -> None:
+        """The peer broke the protocol."""
+        self.refused += 1
+        if self._may_log():
+            log.warning("ext_proc stream refused: %s; %d so far", why, self.refused)
+
+    def _may_log(self) -> bool:
+        now = self.clock()
+        if now < self._next_log:
+            return False
+        self._next_log = now + LOG_INTERVAL_S
+        return True
 
 
 class ProcessStream:
@@ -119,24 +141,26 @@ class ProcessStream:
         session = self._session
         try:
             effects = session.receive(decode(message))
+            if effects:
+                self._send(effects)
         except (MessageError, ProtocolError) as error:
-            self._fail(str(error))
+            self._processor.on_refusal(str(error))
+            self._fail(GrpcStatus.INVALID_ARGUMENT, str(error))
             return
-        if effects:
-            self._send(effects)
+        except Exception as error:  # noqa: BLE001 - a handler's answer that cannot be sent costs its own stream
+            self._break(error)
+            return
         if session.is_waiting is not self._waiting:
             self._toggle_waiting()
 
     def on_half_close(self) -> None:
         """Envoy needs nothing more."""
-        if not self._over:
-            self._finish(None)
-            self._writer.finish()
+        self._finish(None)
+        self._writer.finish()
 
     def on_cancel(self) -> None:
         """The stream or its connection is gone."""
-        if not self._over:
-            self._finish(None)
+        self._finish(None)
 
     def expire(self) -> None:
         """The deadline over the request phase has passed."""
@@ -144,10 +168,15 @@ class ProcessStream:
         self._send(self._session.expire())
 
     def _resume(self, decision: Decision) -> None:
-        if not self._over:
+        if self._over:
+            return
+        try:
             self._send(self._session.resume(decision))
-            if self._waiting and not self._session.is_waiting:
-                self._toggle_waiting()
+        except Exception as error:  # noqa: BLE001 - as above, and whoever resumes has other streams to serve
+            self._break(error)
+            return
+        if self._waiting and not self._session.is_waiting:
+            self._toggle_waiting()
 
     def _send(self, effects: list[Effect]) -> None:
         send = self._writer.send
@@ -161,12 +190,17 @@ class ProcessStream:
         else:
             self._processor.answered(self)
 
-    def _fail(self, why: str) -> None:
-        log.warning("ext_proc stream refused: %s", why)
+    def _break(self, error: Exception) -> None:
+        self._processor.on_defect(error)
+        self._fail(GrpcStatus.INTERNAL, "the exchange failed")
+
+    def _fail(self, status: GrpcStatus, why: str) -> None:
         self._finish(Ending.ERROR)
-        self._writer.finish(_INVALID_ARGUMENT, why)
+        self._writer.finish(status, why)
 
     def _finish(self, ending: Ending | None) -> None:
+        if self._over:
+            return
         self._over = True
         self._processor.inflight -= 1
         self._processor.answered(self)
