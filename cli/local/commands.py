@@ -5,10 +5,13 @@ import sys
 from pathlib import Path
 
 from cli.local.child import StartError
-from cli.local.plan import Plan, PoolPlan
+from cli.local.plan import LOOPBACK, Plan, PoolPlan
 
 POINTSMAN = (sys.executable, "-P", "-m", "cli.main")
 """This very installation; -P keeps modules in the working directory out of it."""
+
+MESSAGE_OVERHEAD_BYTES = 1024 * 1024
+"""What a message may hold beside a body: headers and metadata."""
 
 Command = list[str | Path]
 
@@ -29,8 +32,8 @@ def simulator(pool: PoolPlan) -> Command:
     ]
 
 
-def picker(pool: PoolPlan) -> Command:
-    """The Endpoint Picker of one pool, on loopback without TLS."""
+def picker(plan: Plan, pool: PoolPlan) -> Command:
+    """The Endpoint Picker of one pool, on loopback without TLS. Envoy may send a body as one message."""
     return [
         *(*POINTSMAN, "epp"),
         *("--pool-name", pool.name),
@@ -38,8 +41,10 @@ def picker(pool: PoolPlan) -> Command:
         *("--grpc-port", str(pool.grpc_port)),
         *("--grpc-health-port", str(pool.health_port)),
         *("--metrics-port", str(pool.metrics_port)),
+        *("--host", LOOPBACK),
         "--secure-serving=false",
-        "--metrics-endpoint-auth=false",
+        *("--max-request-body", str(plan.max_body_bytes)),
+        *("--grpc-max-recv-msg-size", str(plan.max_body_bytes + MESSAGE_OVERHEAD_BYTES)),
         *("--drain-timeout", "2s"),
         *pool.picker_flags,
     ]

@@ -81,7 +81,7 @@ class Gateway:
         self._background = [asyncio.create_task(cluster.follow()) for cluster in self.cluster_files]
         self._background.append(asyncio.create_task(keep_small(plan, self.session)))
         for pool in plan.pools:
-            await self._launch(f"epp-{pool.name}", commands.picker(pool))
+            await self._launch(f"epp-{pool.name}", commands.picker(plan, pool))
         await self._launch("envoy", commands.envoy(plan))
         for pool in plan.pools:
             await self._step(
