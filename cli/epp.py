@@ -1,0 +1,53 @@
+"""`pointsman epp`: llm-d's flags to options, options to a running Endpoint Picker.
+
+The flags follow Go's rules, so they are read by `epp.options`; the parser that argparse wants is given the
+same table for its help, and hands every word on as it came.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from cli.arguments import Parser, Subparsers
+from dataplane.errors import ConfigError
+from epp.options import FLAGS, parse_args
+
+DESCRIPTION = """Run an Endpoint Picker for one pool: an ext_proc service that names, for each request, the
+model server that already holds most of the prompt in its KV cache and has room.
+
+Flags and configuration files are those of llm-d's picker."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the parser of `pointsman epp`."""
+    parser = subparsers.add_parser("epp", help="run an Endpoint Picker for one pool", description=DESCRIPTION)
+    for flag in FLAGS:
+        default = f" (default {flag.default})" if flag.default else ""
+        text = argparse.SUPPRESS if flag.removed else f"{flag.help}{default}"
+        parser.add_argument(f"--{flag.name}", metavar=str(flag.kind).upper(), help=text.replace("%", "%%"))
+
+    def hand_on(args: Sequence[str] | None, _: object = None) -> tuple[argparse.Namespace, list[str]]:
+        words = list(args or ())
+        if any(word in {"-h", "--help"} for word in words):
+            show_help(parser)
+        return argparse.Namespace(run=run, words=words), []
+
+    parser.parse_known_args = hand_on  # type: ignore[method-assign,assignment]  # the words are Go's, see above
+
+
+def show_help(parser: Parser) -> None:
+    """Print the help and end the program."""
+    parser.print_help()
+    raise SystemExit(0)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the picker until SIGTERM; return its exit code, 2 when it was asked wrongly."""
+    try:
+        options = parse_args(args.words)
+    except ConfigError as error:
+        sys.stderr.write(f"pointsman epp: error: {error}\nRun 'pointsman epp --help' for what it takes.\n")
+        return 2
+    from epp.app import run as serve  # the help needs none of what serving needs
+
+    return serve(options)

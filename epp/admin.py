@@ -1,0 +1,267 @@
+"""Metrics and debug pages over HTTP, for people and for Prometheus; nothing here is on a request's path.
+
+    /metrics                        Prometheus text
+    /healthz, /readyz               200 ok; readiness answers 503 with the reason
+    /debug/decisions?limit=20       the last decisions, newest first
+    /debug/decisions/<request id>   every kept decision of a request
+    /debug/endpoints?limit=1000     the endpoint table, age and problems of its data
+    /debug/plugins/state            what plugins show of their state
+    /debug/config                   the effective configuration and its warnings
+
+The pages are callables that the application provides; they run on the event loop and return JSON-able data.
+Long texts are written in slices, with the loop turning in between. The port is open to everybody who reaches
+it, so everything is read-only and bounded, connections included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import errno
+import logging
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+import msgspec
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.registry import Collector
+
+from dataplane.errors import ConfigError
+from dataplane.observability.exposition import CONTENT_TYPE, MetricSet
+from dataplane.plugin.base import Plugin
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS: Final = 64
+MAX_DECISIONS: Final = 200
+MAX_ENDPOINTS: Final = 20_000
+KEEPALIVE_S: Final = 30.0
+
+
+@runtime_checkable
+class StateDumper(Protocol):
+    """A plugin that shows what it holds; bounded, JSON-able."""
+
+    def dump_state(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminPages:
+    """What the pages show. All callables are cheap and run on the event loop."""
+
+    metrics: Sequence[MetricSet]
+    collectors: Sequence[Collector] = ()
+    """Collectors of ``prometheus_client``, exposed after ``metrics``; the process's own is always there."""
+    decisions: Callable[[int], Any]
+    """The newest decisions, at most so many."""
+    decision: Callable[[str], Any]
+    """Decisions of a request id; empty when none is kept."""
+    endpoints: Callable[[int], Any]
+    """The endpoint table, at most so many rows."""
+    plugins: Callable[[], Mapping[str, Plugin]]
+    """The plugin instances in use, by name."""
+    config: Callable[[], Any]
+    """The effective configuration and warnings."""
+    not_ready: Callable[[], str]
+    """Why requests are not served; empty when they are."""
+
+
+class AdminServer:
+    """Serves the pages on one port. ``ConfigError`` from ``start`` when it cannot listen."""
+
+    def __init__(self, host: str, port: int, pages: AdminPages, *, port_flag: str = "--metrics-port") -> None:
+        self._host = host
+        self._wanted_port = port
+        self._port_flag = port_flag
+        self._pages = pages
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        for collector in pages.collectors:
+            self._process.register(collector)
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        sockets = self._server.sockets if self._server is not None else ()
+        return int(sockets[0].getsockname()[1]) if sockets else 0
+
+    async def start(self) -> None:
+        """Listen."""
+        from aiohttp import web  # loaded by a process that serves pages, not by one that imports this module
+
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/metrics", self._metrics),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/debug/decisions", self._decisions),
+                web.get("/debug/decisions/{request_id:.+}", self._decision),
+                web.get("/debug/endpoints", self._endpoints),
+                web.get("/debug/plugins/state", self._plugins),
+                web.get("/debug/config", self._config),
+                web.get("/", self._index),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_S, handle_signals=False)
+        await runner.setup()
+        self._runner = runner
+        try:
+            self._server = await self._listen(runner)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _listen(self, runner: web.AppRunner) -> asyncio.Server:
+        http = runner.server
+        if http is None:
+            raise RuntimeError("the runner is not set up")
+
+        def connection() -> asyncio.Protocol:
+            return http() if len(http.connections) < MAX_CONNECTIONS else _Refusal()
+
+        loop = asyncio.get_running_loop()
+        try:
+            if self._host:
+                return await loop.create_server(
+                    connection, self._host, self._wanted_port, backlog=MAX_CONNECTIONS
+                )
+            listener = _all_addresses(self._wanted_port)
+            return await loop.create_server(connection, sock=listener, backlog=MAX_CONNECTIONS)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"cannot listen on port {self._wanted_port} of {self._host or 'all addresses'}: {reason}; "
+                f"free it or choose another one with {self._port_flag}",
+                path=self._port_flag,
+            ) from error
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        from aiohttp import web
+
+        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
+        with contextlib.suppress(ConnectionResetError):
+            await response.prepare(request)
+            for block in self._exposition():
+                await response.write(block)
+                await asyncio.sleep(0)
+            await response.write_eof()
+        return response
+
+    def _exposition(self) -> Iterator[bytes]:
+        for metrics in self._pages.metrics:
+            for block in metrics.expose():
+                yield block.encode()
+        yield generate_latest(self._process)
+
+    async def _healthz(self, _: web.Request) -> web.StreamResponse:
+        return _text("ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.StreamResponse:
+        reason = self._pages.not_ready()
+        return _text(f"not ready: {reason}\n", status=503) if reason else _text("ok\n")
+
+    async def _index(self, _: web.Request) -> web.StreamResponse:
+        lines = (__doc__ or "").split("\n\n")[1]
+        return _text("\n".join(line.strip() for line in lines.splitlines()) + "\n")
+
+    async def _decisions(self, request: web.Request) -> web.StreamResponse:
+        limit = _limit(request, default=20, most=MAX_DECISIONS)
+        return _json({"decisions": self._pages.decisions(limit)})
+
+    async def _decision(self, request: web.Request) -> web.StreamResponse:
+        request_id = request.match_info["request_id"]
+        found = self._pages.decision(request_id)
+        if found:
+            return _json({"decisions": found})
+        return _json(
+            {"error": f"no decision of request {request_id!r} is kept; see --decision-log-size"}, 404
+        )
+
+    async def _endpoints(self, request: web.Request) -> web.StreamResponse:
+        return _json(self._pages.endpoints(_limit(request, default=1000, most=MAX_ENDPOINTS)))
+
+    async def _config(self, _: web.Request) -> web.StreamResponse:
+        return _json(self._pages.config())
+
+    async def _plugins(self, _: web.Request) -> web.StreamResponse:
+        now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
+        plugins = {name: _state(plugin) for name, plugin in self._pages.plugins().items()}
+        return _json({"timestamp": now, "plugins": plugins})
+
+
+def _all_addresses(port: int) -> socket.socket:
+    """One socket for IPv6 and IPv4 alike, where the system has both, so that port 0 means one port."""
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:  # IPv6 can be switched off
+                raise
+    return socket.create_server(("0.0.0.0", port))  # noqa: S104  # --metrics-host narrows it
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes a connection at once: there are too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _state(plugin: Plugin) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": plugin.name.name, "type": plugin.name.type}
+    if not isinstance(plugin, StateDumper):
+        return shown | {"message": "keeps no state that it shows"}
+    try:
+        return shown | {"state": plugin.dump_state()}
+    except Exception as error:  # one plugin's defect must not hide the state of the others
+        log.exception("plugin %s cannot show its state", plugin.name)
+        return shown | {"message": f"cannot show its state: {error}"}
+
+
+def _limit(request: web.Request, *, default: int, most: int) -> int:
+    """The query's ``limit``, between 1 and ``most``; 400 when it is no number."""
+    from aiohttp import web
+
+    text = request.query.get("limit")
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise web.HTTPBadRequest(text=f"limit must be a number from 1 to {most}\n")
+    return max(1, min(int(text), most))
+
+
+def _text(text: str, status: int = 200) -> web.StreamResponse:
+    from aiohttp import web
+
+    return web.Response(text=text, status=status)
+
+
+def _json(data: Any, status: int = 200) -> web.StreamResponse:
+    from aiohttp import web
+
+    body = msgspec.json.format(msgspec.json.encode(data, enc_hook=_plain), indent=2)
+    return web.Response(body=body + b"\n", status=status, content_type="application/json")
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as numbers, anything else as text: a debug page is better incomplete than absent."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) and getattr(value, "ndim", None) == 0 else str(value)

@@ -1,0 +1,279 @@
+"""The flags of ``pointsman epp``: llm-d's names, spelling and defaults, and a few of our own.
+
+``parse_args`` turns an argument list into ``EppOptions`` or raises a ``ConfigError`` that names the flag.
+Flags whose machinery this build does not have are accepted where that changes nothing, and refused or warned
+of where it would (``docs/reference/epp-flags.md`` says which and why). Warnings are kept in the options,
+because there is no log yet when they arise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dataplane.errors import ConfigError
+from dataplane.flags import Flag, Kind, parse_flags
+from dataplane.observability.logs import TRACE, level_of_verbosity
+
+MIN_REFRESH_S: Final = 0.05
+MAX_REQUEST_BODY: Final = 1 << 30
+MAX_DECISION_LOG: Final = 100_000
+MAX_SOCKET_PATH: Final = 107
+"""Bytes of a Unix socket's path that the system takes."""
+
+_METRIC_FLAG_REMOVED: Final = (
+    "name the series of your engine in core-metrics-extractor's engineConfigs, in the configuration file"
+)
+
+_NO_KUBERNETES: Final = (
+    "this build does not watch Kubernetes; list the endpoints in a file and name it in dataLayer.discovery "
+    "(file-discovery)"
+)
+_NO_METRICS_TLS: Final = (
+    "this build serves metrics without TLS; leave the flag out and restrict the port with --metrics-host or "
+    "a network policy"
+)
+_ABSENT: Final = {
+    "endpoint-selector": _NO_KUBERNETES,
+    "endpoint-target-ports": _NO_KUBERNETES,
+    "ha-enable-leader-election": "this build elects no leader; run one replica, or several side by side",
+    "metrics-cert-dir": _NO_METRICS_TLS,
+    "metrics-client-ca-file": _NO_METRICS_TLS,
+}
+"""Flags that ask for what this build does not have, and what to do instead."""
+
+_NO_EFFECT: Final = {
+    "tracing": "this build exports no spans",
+    "enable-pprof": "there are no Go profiles; /metrics and /debug/decisions show what goes on",
+    "metrics-endpoint-auth": "metrics and debug pages are served to everybody who reaches the port; restrict "
+    "it with --metrics-host or a network policy",
+    "zap-stacktrace-level": "tracebacks come with every exception",
+    "zap-time-encoding": "times are RFC 3339",
+}
+"""Flags that are warned of when they ask for something explicitly."""
+
+FLAGS: Final[tuple[Flag, ...]] = (
+    Flag("grpc-port", Kind.NUMBER, "9002", "port of the ext_proc service"),
+    Flag("grpc-health-port", Kind.NUMBER, "9003", "port of the gRPC health service"),
+    Flag("metrics-port", Kind.NUMBER, "9090", "HTTP port of metrics and debug pages"),
+    Flag("host", Kind.TEXT, "", "address to listen on; empty = all"),
+    Flag("metrics-host", Kind.TEXT, "", "address of the metrics port; empty = that of --host"),
+    Flag("grpc-socket", Kind.TEXT, "", "Unix socket for the ext_proc service, instead of --grpc-port"),
+    Flag("pool-name", Kind.TEXT, "", "name of the pool; empty = epp"),
+    Flag("pool-namespace", Kind.TEXT, "", "namespace of the pool; empty = $NAMESPACE, else default"),
+    Flag("pool-group", Kind.TEXT, "inference.networking.k8s.io", "API group of the pool; no effect"),
+    Flag("endpoint-selector", Kind.TEXT, "", "pod labels; refused, this build watches no Kubernetes"),
+    Flag("endpoint-target-ports", Kind.LIST, "", "ports of selected pods; refused, see --endpoint-selector"),
+    Flag("config-file", Kind.TEXT, "", "file with the EndpointPickerConfig; neither = built-in default"),
+    Flag("config-text", Kind.TEXT, "", "the EndpointPickerConfig itself"),
+    Flag("allow-experimental-plugins", Kind.SWITCH, "false", "accept plugins of Alpha stability"),
+    Flag("ha-enable-leader-election", Kind.SWITCH, "false", "leader election; refused, not in this build"),
+    Flag("drain-timeout", Kind.DURATION, "30s", "how long running streams may finish after SIGTERM"),
+    Flag("request-timeout", Kind.DURATION, "60s", "deadline of the request phase; over it 504"),
+    Flag("max-request-body", Kind.QUANTITY, "16Mi", "largest request body; over it 413"),
+    Flag("grpc-max-recv-msg-size", Kind.TEXT, "", "largest gRPC message received; empty = 4Mi"),
+    Flag("grpc-max-send-msg-size", Kind.TEXT, "", "largest gRPC message sent; empty = unlimited"),
+    Flag("disable-endpoint-subset-filter", Kind.SWITCH, "false", "ignore subset hints of the proxy"),
+    Flag("emit-endpoint-scores", Kind.SWITCH, "false", "send the proxy every candidate's total score"),
+    Flag("decision-log-size", Kind.NUMBER, "200", "decisions kept for /debug/decisions; 0 = none"),
+    Flag("refresh-metrics-interval", Kind.DURATION, "50ms", "time between two scrapes of an endpoint"),
+    Flag("refresh-prometheus-metrics-interval", Kind.DURATION, "5s", "no effect: computed when asked for"),
+    Flag("metrics-staleness-threshold", Kind.DURATION, "2s", "age at which metrics are not trusted"),
+    Flag("tracing", Kind.SWITCH, "true", "OpenTelemetry; no effect, this build exports no spans"),
+    Flag("health-checking", Kind.SWITCH, "false", "answer health checks on the ext_proc port as well"),
+    Flag("enable-pprof", Kind.SWITCH, "true", "Go profiles; no effect"),
+    Flag("secure-serving", Kind.SWITCH, "true", "TLS on the ext_proc port"),
+    Flag("cert-path", Kind.TEXT, "", "folder with tls.crt and tls.key; empty = self-signed"),
+    Flag("enable-cert-reload", Kind.SWITCH, "false", "take a changed certificate without a restart"),
+    Flag("tls-min-version", Kind.TEXT, "", "VersionTLS12 or VersionTLS13; older ones mean 1.2"),
+    Flag("tls-cipher-suites", Kind.LIST, "", "IANA names of cipher suites, by comma"),
+    Flag("metrics-endpoint-auth", Kind.SWITCH, "true", "token review; no effect, the metrics port is open"),
+    Flag("metrics-cert-dir", Kind.TEXT, "", "TLS of the metrics port; refused, not in this build"),
+    Flag("metrics-client-ca-file", Kind.TEXT, "", "client certificates of the metrics port; refused"),
+    Flag("enable-grpc-stream-metrics", Kind.SWITCH, "false", "count ext_proc streams"),
+    Flag("v", Kind.NUMBER, "2", "verbosity: 2 normal, 3 verbose, 4 debug, 5 trace", short="v"),
+    Flag("zap-devel", Kind.SWITCH, "false", "log text at debug level"),
+    Flag("zap-encoder", Kind.TEXT, "console", "log format: console or json"),
+    Flag("zap-log-level", Kind.TEXT, "", "debug, info, error, panic or a number; wins over -v"),
+    Flag("zap-stacktrace-level", Kind.TEXT, "", "no effect: tracebacks come with every exception"),
+    Flag("zap-time-encoding", Kind.TEXT, "", "no effect: times are RFC 3339"),
+    *(
+        Flag(name, Kind.TEXT, "", "", removed=_METRIC_FLAG_REMOVED)
+        for name in (
+            "total-queued-requests-metric",
+            "total-running-requests-metric",
+            "kv-cache-usage-percentage-metric",
+            "lora-info-metric",
+            "cache-info-metric",
+        )
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EppOptions:
+    """What the flags say, checked. Times in seconds, sizes in bytes; names are those of the flags."""
+
+    grpc_port: int = 9002
+    """0 = any free port; so for the other ports."""
+    grpc_health_port: int = 9003
+    metrics_port: int = 9090
+    host: str = ""
+    """Empty = all addresses."""
+    metrics_host: str = ""
+    grpc_socket: str = ""
+    """When set, ext_proc listens there and not on ``grpc_port``."""
+    pool_name: str = "epp"
+    pool_namespace: str = "default"
+    config_file: str = ""
+    config_text: str = ""
+    allow_experimental_plugins: bool = False
+    drain_timeout: float = 30.0
+    request_timeout: float = 60.0
+    max_request_body: int = 16 << 20
+    grpc_max_recv_msg_size: int | None = None
+    """None = the transport's default; so for sending."""
+    grpc_max_send_msg_size: int | None = None
+    disable_endpoint_subset_filter: bool = False
+    emit_endpoint_scores: bool = False
+    decision_log_size: int = 200
+    refresh_metrics_interval: float = 0.05
+    metrics_staleness_threshold: float = 2.0
+    health_checking: bool = False
+    secure_serving: bool = True
+    cert_path: str = ""
+    enable_cert_reload: bool = False
+    tls_min_version: str = ""
+    tls_cipher_suites: tuple[str, ...] = ()
+    enable_grpc_stream_metrics: bool = False
+    log_level: int = logging.INFO
+    log_json: bool = False
+    warnings: tuple[str, ...] = ()
+    """What to say once there is a log."""
+
+    def shown(self) -> dict[str, Any]:
+        """The options as JSON-able data under the flags' names."""
+        fields = dataclasses.asdict(self)
+        fields["log_level"] = logging.getLevelName(self.log_level)
+        return {name.replace("_", "-"): value for name, value in fields.items() if name != "warnings"}
+
+
+def parse_args(argv: Sequence[str], env: Mapping[str, str] | None = None) -> EppOptions:
+    """Options from flags and environment (by default the process's). ``ConfigError`` names the wrong flag."""
+    env = os.environ if env is None else env
+    given = parse_flags(FLAGS, argv)
+    values = {flag.name: flag.read(flag.default) for flag in FLAGS if not flag.removed} | given
+    _refuse_absent(values)
+    _check_ports(values)
+    _check_values(values)
+    warnings = _warnings(given)
+    interval = values["refresh-metrics-interval"]
+    if interval < MIN_REFRESH_S:
+        warnings.append(
+            f"--refresh-metrics-interval={interval:g}s is raised to its minimum of {MIN_REFRESH_S:g}s"
+        )
+    level, as_json = _logging(given, values)
+    derived = {
+        "metrics-host": values["metrics-host"] or values["host"],
+        "pool-name": values["pool-name"] or "epp",
+        "pool-namespace": values["pool-namespace"] or env.get("NAMESPACE", "") or "default",
+        "refresh-metrics-interval": max(interval, MIN_REFRESH_S),
+        "grpc-max-recv-msg-size": _message_size(values, "grpc-max-recv-msg-size"),
+        "grpc-max-send-msg-size": _message_size(values, "grpc-max-send-msg-size"),
+        "log-level": level,
+        "log-json": as_json,
+        "warnings": tuple(warnings),
+    }
+    merged = {name.replace("-", "_"): value for name, value in (values | derived).items()}
+    return EppOptions(**{field.name: merged[field.name] for field in dataclasses.fields(EppOptions)})
+
+
+def _refuse_absent(values: Mapping[str, Any]) -> None:
+    """``ConfigError`` for flags that ask for what this build does not have."""
+    for name, reason in _ABSENT.items():
+        if values[name]:
+            raise ConfigError(reason, path=f"--{name}")
+
+
+def _check_ports(values: Mapping[str, Any]) -> None:
+    names = ["grpc-port", "grpc-health-port", "metrics-port"]
+    if values["grpc-socket"]:
+        names.remove("grpc-port")
+        if len(os.fsencode(values["grpc-socket"])) > MAX_SOCKET_PATH:
+            raise ConfigError(
+                f"is longer than {MAX_SOCKET_PATH} bytes, the most a socket may have", path="--grpc-socket"
+            )
+    taken: dict[int, str] = {}
+    for name in names:
+        port = values[name]
+        if not 0 <= port <= 65535:
+            raise ConfigError(
+                f"{port} is not a port; use 1 to 65535, or 0 for any free one", path=f"--{name}"
+            )
+        if port and port in taken:
+            raise ConfigError(f"{port} is also --{taken[port]}; the ports must differ", path=f"--{name}")
+        taken[port] = name
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    if values["config-file"] and values["config-text"]:
+        raise ConfigError("excludes --config-text; give one of them", path="--config-file")
+    for name in (flag.name for flag in FLAGS if flag.kind is Kind.DURATION):
+        seconds = values[name]
+        if seconds < 0 or (seconds == 0 and name != "drain-timeout"):
+            range_ = "0s or more" if name == "drain-timeout" else "more than 0s"
+            raise ConfigError(f"{seconds:g}s is out of range; use {range_}", path=f"--{name}")
+    for name, least, most in (
+        ("max-request-body", 1, MAX_REQUEST_BODY),
+        ("decision-log-size", 0, MAX_DECISION_LOG),
+        ("v", 0, 10),
+    ):
+        if not least <= values[name] <= most:
+            raise ConfigError(f"{values[name]} is out of range; use {least} to {most}", path=f"--{name}")
+    if values["zap-encoder"] not in {"console", "json"}:
+        raise ConfigError(
+            f"{values['zap-encoder']!r} is no log format; use console or json", path="--zap-encoder"
+        )
+
+
+def _message_size(values: Mapping[str, Any], name: str) -> int | None:
+    text = values[name]
+    if not text:
+        return None
+    size: int = Flag(name, Kind.QUANTITY, "", "").read(text)
+    if not 0 < size < 1 << 31:
+        raise ConfigError(f"{text!r} is out of range; use 1 to {(1 << 31) - 1} bytes", path=f"--{name}")
+    return size
+
+
+def _warnings(given: Mapping[str, Any]) -> list[str]:
+    """What was asked for explicitly and has no effect."""
+    return [f"--{name} has no effect: {text}" for name, text in _NO_EFFECT.items() if given.get(name)]
+
+
+def _logging(given: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[int, bool]:
+    """Level and whether the format is JSON."""
+    level = level_of_verbosity(values["v"])
+    if values["zap-devel"] and "v" not in given:
+        level = logging.DEBUG
+    name = values["zap-log-level"]
+    if name:
+        levels = {
+            "debug": logging.DEBUG,
+            "info": logging.INFO,
+            "error": logging.ERROR,
+            "panic": logging.CRITICAL,
+        }
+        if name.isascii() and name.isdigit() and len(name) == 1 and name != "0":
+            level = logging.DEBUG if name == "1" else TRACE
+        elif name in levels:
+            level = levels[name]
+        else:
+            raise ConfigError(
+                f"{name!r} is no log level; use debug, info, error, panic or 1 to 9", path="--zap-log-level"
+            )
+    return level, values["zap-encoder"] == "json"
