@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -45,6 +45,16 @@ class ProcessorLimits(msgspec.Struct, frozen=True):
     """Body modes of proxies that do not say theirs."""
 
 
+class StreamObserver(Protocol):
+    """Told of every stream; for metrics."""
+
+    def stream_opened(self) -> None: ...
+
+    def stream_closed(self, code: str, seconds: float) -> None:
+        """``code`` is the gRPC status by its Go name, ``Canceled`` when the peer ended the stream."""
+        ...
+
+
 class ExternalProcessor:
     """Stream factory for ``PROCESS_METHOD``. ``open_exchange`` is called once per stream."""
 
@@ -53,8 +63,10 @@ class ExternalProcessor:
         open_exchange: Callable[[], Exchange],
         limits: ProcessorLimits | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        observer: StreamObserver | None = None,
     ) -> None:
         self.open_exchange = open_exchange
+        self.observer = observer
         self.limits = limits or ProcessorLimits()
         self.clock = clock
         self.budget = BodyBudget(self.limits.body_budget_bytes)
@@ -117,7 +129,7 @@ class ExternalProcessor:
 class ProcessStream:
     """One stream: StreamHandler on one side, Session on the other."""
 
-    __slots__ = ("_over", "_processor", "_session", "_waiting", "_writer")
+    __slots__ = ("_opened_at", "_over", "_processor", "_session", "_waiting", "_writer")
 
     def __init__(self, processor: ExternalProcessor, writer: StreamWriter) -> None:
         self._processor = processor
@@ -133,6 +145,10 @@ class ProcessStream:
             max_body_bytes=limits.max_body_bytes,
             default_modes=limits.default_modes,
         )
+        self._opened_at = 0.0
+        if processor.observer is not None:
+            self._opened_at = processor.clock()
+            processor.observer.stream_opened()
 
     def on_message(self, message: bytes) -> None:
         """One ProcessingRequest."""
@@ -155,12 +171,12 @@ class ProcessStream:
 
     def on_half_close(self) -> None:
         """Envoy needs nothing more."""
-        self._finish(None)
+        self._finish(None, "OK")
         self._writer.finish()
 
     def on_cancel(self) -> None:
         """The stream or its connection is gone."""
-        self._finish(None)
+        self._finish(None, "Canceled")
 
     def expire(self) -> None:
         """The deadline over the request phase has passed."""
@@ -195,13 +211,16 @@ class ProcessStream:
         self._fail(GrpcStatus.INTERNAL, "the exchange failed")
 
     def _fail(self, status: GrpcStatus, why: str) -> None:
-        self._finish(Ending.ERROR)
+        self._finish(Ending.ERROR, "InvalidArgument" if status is GrpcStatus.INVALID_ARGUMENT else "Internal")
         self._writer.finish(status, why)
 
-    def _finish(self, ending: Ending | None) -> None:
+    def _finish(self, ending: Ending | None, code: str) -> None:
         if self._over:
             return
         self._over = True
-        self._processor.inflight -= 1
-        self._processor.answered(self)
+        processor = self._processor
+        processor.inflight -= 1
+        processor.answered(self)
         self._session.close(ending)
+        if processor.observer is not None:
+            processor.observer.stream_closed(code, processor.clock() - self._opened_at)
