@@ -28,7 +28,7 @@ from dataplane.clock import SYSTEM_CLOCK
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
 from dataplane.extproc.health import HealthService, HealthState
-from dataplane.extproc.http2 import Limits
+from dataplane.extproc.http2 import Limits, StreamFactory
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
 from dataplane.extproc.tls import TlsOptions
@@ -153,7 +153,7 @@ class Picker:
 
     def _ext_proc_server(self) -> ExtProcServer:
         options = self.options
-        services = {PROCESS_METHOD: self.processor}
+        services: dict[bytes, StreamFactory] = {PROCESS_METHOD: self.processor}
         if options.health_checking:
             services |= HealthService(self.health).services()
         tls = TlsOptions(
