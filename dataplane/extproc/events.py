@@ -42,7 +42,11 @@ class Modes(msgspec.Struct, frozen=True):
     request: BodyMode = BodyMode.FULL_DUPLEX_STREAMED
     response: BodyMode = BodyMode.FULL_DUPLEX_STREAMED
     body_without_waiting: bool = False
-    """STREAMED request bodies arrive before the header answer is sent."""
+    """STREAMED request bodies arrive before the header answer is sent, as much as Envoy buffers of them.
+
+    A larger body, and one that ends in trailers, is held back until then: a decision that waits for it ends
+    in Envoy's message timeout.
+    """
 
 
 class HeadersEvent(msgspec.Struct):

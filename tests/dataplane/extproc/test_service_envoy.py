@@ -1,0 +1,253 @@
+"""A real Envoy is content with the answers in every body mode: nothing spurious, every byte in its place."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dataplane.extproc.events import Proceed, Reject
+from dataplane.extproc.exchange import Ending
+from dataplane.extproc.server import ExtProcServer, ServerOptions
+from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
+from tests.dataplane.extproc.vectors.envoy import (
+    ENVOY,
+    LISTENERS,
+    REQUESTS,
+    Envoy,
+    Message,
+    Upstream,
+    exchange,
+    post,
+    post_chunked,
+    running_envoy,
+    running_upstream,
+)
+from tests.support.exchanges import RecordingExchange
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not ENVOY.exists(), reason="Envoy is not installed"),
+]
+
+MIB = 1024 * 1024
+SEES_BODY = [
+    name
+    for name, listener in LISTENERS.items()
+    if listener.request not in ("NONE", "STREAMED") or listener.nowait
+]
+UNROUTABLE = {
+    ("buffered", "trailers without a body"): 400,
+    ("buffered partial", "trailers without a body"): 400,
+    ("buffered partial", "trailers both ways"): 413,
+}
+"""Headers have gone on before there is a body, or a body cannot be told from the part of one."""
+HELD_BACK = {
+    ("streamed without waiting", "trailers without a body"),
+    ("streamed without waiting", "trailers both ways"),
+}
+"""Envoy shows trailers only after the answer to the headers, which waits for them."""
+DECISION = Proceed(
+    set_headers=[("x-picked", b"10.0.0.1:8000"), ("x-binary", b"caf\xc3\xa9")],
+    remove_headers=["x-secret"],
+    metadata={"envoy.lb": {"x-gateway-destination-endpoint": "10.0.0.1:8000"}},
+    clear_route_cache=True,
+)
+ANSWER = Proceed(set_headers=[("x-went-into-resp-headers", b"true")])
+REFUSE = Reject(429, b'{"error":{}}', [("content-type", b"application/json"), ("x-why", b"full")], "full")
+
+
+class Gateway:
+    """Envoy between a client and an upstream, with our server beside it."""
+
+    def __init__(self, envoy: Envoy, upstream: Upstream, made: list[RecordingExchange]) -> None:
+        self.envoy = envoy
+        self.upstream = upstream
+        self.made = made
+        self.settings: dict = {}
+
+    async def send(self, listener: str, request: bytes, **settings) -> Message:
+        """One request; ``settings`` are those of the exchange that handles it."""
+        self.made.clear()
+        self.upstream.seen.clear()
+        self.settings = {"decision": DECISION, "response": ANSWER, **settings}
+        return await exchange(self.envoy.ports[listener], request)
+
+    async def ending(self) -> Ending:
+        """How the one exchange that was made has ended."""
+        (made,) = self.made
+        async with asyncio.timeout(10):
+            while not made.endings:  # noqa: ASYNC110 - the exchange has no event for it
+                await asyncio.sleep(0.005)
+        return made.endings[0]
+
+    async def assert_content(self) -> None:
+        """Envoy has taken nothing amiss."""
+        assert await asyncio.to_thread(self.envoy.counter, "streams_started") > 0
+        for counter in ("spurious_msgs_received", "rejected_header_mutations", "message_timeouts"):
+            assert await asyncio.to_thread(self.envoy.counter, counter) == 0, counter
+
+
+@asynccontextmanager
+async def gateway(folder) -> AsyncIterator[Gateway]:
+    made: list[RecordingExchange] = []
+
+    def make() -> RecordingExchange:
+        made.append(RecordingExchange(**built.settings))
+        return made[-1]
+
+    processor = ExternalProcessor(make, ProcessorLimits(max_body_bytes=8 * MIB))
+    server = ExtProcServer(ServerOptions(host="127.0.0.1", port=0), {PROCESS_METHOD: processor})
+    await server.start()
+    try:
+        async with running_upstream() as (upstream, port), running_envoy(folder, server.port, port) as envoy:
+            built = Gateway(envoy, upstream, made)
+            yield built
+            async with asyncio.timeout(10):
+                while processor.inflight:  # noqa: ASYNC110 - the server has no event for it
+                    await asyncio.sleep(0.005)
+            assert processor.budget.used_bytes == 0
+            assert processor.refused == 0
+    finally:
+        await server.stop()
+
+
+async def test_requests_pass_in_every_mode_with_and_without_their_body_being_read(tmp_path):
+    async with gateway(tmp_path) as edge:
+        for listener in LISTENERS:
+            for needs_body in (True, False):
+                for what, request in REQUESTS.items():
+                    if needs_body and (listener, what) in HELD_BACK:
+                        continue
+                    context = f"{listener}: {what}, needs_request_body={needs_body}"
+                    answer = await edge.send(listener, request, needs_request_body=needs_body)
+                    if needs_body and (listener, what) in UNROUTABLE:
+                        assert answer.status == UNROUTABLE[listener, what], context
+                        assert edge.upstream.seen == []
+                        continue
+                    assert answer.status == (204 if what == "response without a body" else 200), context
+                    assert answer.headers["x-went-into-resp-headers"] == "true", context
+                    assert await edge.ending() is Ending.NATURAL, context
+                    (seen,) = edge.upstream.seen
+                    assert seen.headers["x-picked"] == "10.0.0.1:8000", context
+                    assert_passed(what, seen, answer, context)
+        await edge.assert_content()
+
+
+def assert_passed(what: str, seen: Message, answer: Message, context: str) -> None:
+    if what == "body":
+        assert seen.body == answer.body == b'{"model":"a"}', context
+    elif what == "trailers both ways":
+        assert seen.body == b"hello", context
+        assert seen.trailers == {"x-sum": "1"}, context
+        assert (answer.body, answer.trailers) == (b"abcde", {"x-end": "1"}), context
+    elif what == "no body":
+        assert answer.body == b'{"data":[]}', context
+
+
+def body_of(size: int) -> bytes:
+    return (bytes(range(256)) * (size // 256 + 1))[:size]
+
+
+SIZES = [0, 1, 62_000, 62_001, 65_536, 4 * MIB - 1, 4 * MIB + 1]
+
+
+async def test_bodies_of_any_size_arrive_identical_both_ways(tmp_path):
+    async with gateway(tmp_path) as edge:
+        for size in SIZES:
+            body = body_of(size)
+            halves = [half for half in (body[: size // 2], body[size // 2 :]) if half]
+            for request in (post("/echo", body), post_chunked("/echo", *halves)):
+                for listener in (
+                    "full duplex",
+                    "full duplex with metadata",
+                    "streamed without waiting",
+                    "none",
+                ):
+                    if listener == "streamed without waiting" and size > MIB:
+                        continue  # Envoy waits for answers when this much is unanswered
+                    answer = await edge.send(listener, request)
+                    (seen,) = edge.upstream.seen
+                    context = f"{listener}: {size}"
+                    assert seen.body == body, context
+                    assert answer.body == (body or b'{"data":[]}'), context
+                    assert await edge.ending() is Ending.NATURAL, context
+                    if listener != "none":
+                        assert edge.made[0].requests[0].body == body, context
+        await edge.assert_content()
+
+
+async def test_body_past_the_cap_is_413_whether_announced_or_not(tmp_path):
+    async with gateway(tmp_path) as edge:
+        body = body_of(8 * MIB + 1)
+        for request in (post("/echo", body), post_chunked("/echo", body)):
+            answer = await edge.send("full duplex", request)
+            assert answer.status == 413
+            assert json.loads(answer.body)["error"]["code"] == "request_too_large"
+            assert answer.headers["content-type"] == "application/json"
+            assert edge.upstream.seen == []
+            assert await edge.ending() is Ending.REJECTED
+        await edge.assert_content()
+
+
+async def test_rejection_replaces_the_response_at_every_point(tmp_path):
+    async with gateway(tmp_path) as edge:
+        for listener in LISTENERS:
+            for settings in (
+                {"decision": REFUSE, "needs_request_body": False},
+                {"decision": REFUSE, "needs_request_body": True},
+                {"response": REFUSE},
+            ):
+                answer = await edge.send(listener, REQUESTS["body"], **settings)
+                assert (answer.status, answer.body) == (429, REFUSE.body), listener
+                assert answer.headers["content-type"] == "application/json"
+                assert answer.headers["x-why"] == "full"
+                assert len(edge.upstream.seen) == ("response" in settings), listener
+                assert await edge.ending() is Ending.REJECTED, listener
+        await edge.assert_content()
+
+
+async def test_decision_can_come_late(tmp_path):
+    async with gateway(tmp_path) as edge:
+        for listener in LISTENERS:
+            sending = asyncio.create_task(edge.send(listener, REQUESTS["body"], decision=None))
+            async with asyncio.timeout(10):
+                while not (edge.made and edge.made[0].requests):  # noqa: ASYNC110 - no event for it
+                    await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
+            edge.made[0].resume(DECISION)
+            assert (await sending).status == 200, listener
+            (seen,) = edge.upstream.seen
+            assert seen.body == b'{"model":"a"}', listener
+            assert seen.headers["x-picked"] == "10.0.0.1:8000", listener
+            assert await edge.ending() is Ending.NATURAL, listener
+        await edge.assert_content()
+
+
+async def test_reply_of_envoy_itself_overtakes_the_decision(tmp_path):
+    """More than Envoy buffers: it answers 413 and shows that answer while the body is still awaited."""
+    async with gateway(tmp_path) as edge:
+        answer = await edge.send("buffered", post_chunked("/echo", *[body_of(40_000)] * 50))
+        assert answer.status == 413
+        assert edge.upstream.seen == []
+        assert await edge.ending() is Ending.NATURAL
+        assert edge.made[0].requests == []
+        assert [response.status for response in edge.made[0].responses] == [413]
+        await edge.assert_content()
+
+
+async def test_client_that_leaves_ends_the_exchange(tmp_path):
+    async with gateway(tmp_path) as edge:
+        for listener in SEES_BODY:
+            head, _, _ = post("/echo", body_of(1000)).partition(b"\r\n\r\n")
+            edge.made.clear()
+            edge.settings = {"decision": DECISION, "response": ANSWER}
+            _, writer = await asyncio.open_connection("127.0.0.1", edge.envoy.ports[listener])
+            writer.write(head + b"\r\n\r\nonly a part")
+            async with asyncio.timeout(10):
+                while not edge.made:  # noqa: ASYNC110 - no event for it
+                    await asyncio.sleep(0.005)
+            writer.close()
+            assert await edge.ending() is Ending.DISCONNECT, listener
+            assert edge.made[0].requests == []
