@@ -1,0 +1,66 @@
+"""The endpoint table as the admin page shows it."""
+
+from epp.datalayer.report import describe_endpoints
+from epp.interfaces.endpoint import EndpointSpec, EndpointTable
+
+
+def test_the_table_is_described_with_age_and_problems():
+    table = EndpointTable()
+    fresh = table.add(EndpointSpec("a", "default", "10.0.0.1", 8000, {"role": "decode"}))
+    table.add(EndpointSpec("b", "default", "fd00::1", 8000))
+    table.waiting[fresh.slot], table.kv_usage[fresh.slot] = 3, 0.5
+    table.block_size[fresh.slot], table.num_blocks[fresh.slot] = 16, 1000
+    fresh.active_models = frozenset({"y", "x"})
+    table.book(fresh)
+    table.begin_scrape(fresh.slot)
+    table.end_scrape(fresh.slot, 99.5)
+    shown = describe_endpoints(table, lambda: 100.0, 10, lambda row: f"{row.spec.name}?", ["bad"])
+    assert shown == {
+        "total": 2,
+        "fresh": 1,
+        "truncated": False,
+        "discoveryProblems": ["bad"],
+        "endpoints": [
+            {
+                "name": "a",
+                "namespace": "default",
+                "address": "10.0.0.1:8000",
+                "labels": {"role": "decode"},
+                "fresh": True,
+                "dataAgeMs": 500.0,
+                "problem": "a?",
+                "waiting": 3.0,
+                "running": 0.0,
+                "kvUsage": 0.5,
+                "inflight": 1,
+                "inflightTokens": 0,
+                "unseen": 0,
+                "blockSizeTokens": 16,
+                "blocks": 1000,
+                "activeModels": ["x", "y"],
+                "waitingModels": [],
+                "maxActiveModels": 0,
+            },
+            {
+                "name": "b",
+                "namespace": "default",
+                "address": "[fd00::1]:8000",
+                "labels": {},
+                "fresh": False,
+                "dataAgeMs": None,
+                "problem": "b?",
+                "waiting": 0.0,
+                "running": 0.0,
+                "kvUsage": 0.0,
+                "inflight": 0,
+                "inflightTokens": 0,
+                "unseen": 0,
+                "blockSizeTokens": None,
+                "blocks": None,
+                "activeModels": [],
+                "waitingModels": [],
+                "maxActiveModels": 0,
+            },
+        ],
+    }
+    assert describe_endpoints(table, lambda: 100.0, 1, lambda _: "", [])["truncated"]
