@@ -21,7 +21,12 @@ async def scrape(session: aiohttp.ClientSession, pool: PoolPlan) -> list[Sample]
         async with session.get(f"http://{LOOPBACK}:{pool.metrics_port}/metrics") as answer:
             if answer.status != 200:
                 return []
-            text = (await answer.content.read(SCRAPE_CAP_BYTES)).decode(errors="replace")
+            page = bytearray()
+            async for chunk in answer.content.iter_any():
+                page += chunk
+                if len(page) > SCRAPE_CAP_BYTES:
+                    return []
+        text = page.decode(errors="replace")
         return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return []
