@@ -35,6 +35,9 @@ MAX_BACKOFF_S: Final = 2.0
 RELOG_S: Final = 10.0
 """Failures of one endpoint are logged at most this often."""
 
+NOBODY_LISTENS: Final = "connect"
+"""Kind of a failure to connect: unlike a slow or broken answer it ends the trust in earlier ones at once."""
+
 _MISSING_HINT: Final = (
     "check that its engine type label or defaultEngine names its engine, and the path of the data source; "
     "some engines publish these series only after their first request"
@@ -195,6 +198,9 @@ class Target:
         pause = min(MAX_BACKOFF_S, shared.interval_s * 2 ** min(self._failures, 10))
         self._retry_at = shared.clock() + pause * shared.rng.uniform(0.75, 1.25)
         shared.errors.poll_error(shared.source.name.type)
+        slot = self.endpoint.slot
+        if error.kind == NOBODY_LISTENS and shared.table.generation[slot] == self.endpoint.generation:
+            shared.table.distrust(slot)
         self._report(error.kind, error.detail, error.hint)
 
     def _prepare(self) -> None:
@@ -274,7 +280,7 @@ def _connect_error(host: str, port: int, error: OSError) -> ScrapeError:
         )
     reason = error.strerror or str(error) or type(error).__name__
     return ScrapeError(
-        "connect",
+        NOBODY_LISTENS,
         f"the metrics port {port} of {host} cannot be reached ({reason})",
         "check that the model server runs and that the port of the metrics-data-source is its metrics port",
     )

@@ -219,6 +219,12 @@ class EndpointTable:
             self.stale -= 1
         self.updated_at[slot] = now
 
+    def distrust(self, slot: int) -> None:
+        """Mark one row as stale at once: its server is known to be gone."""
+        if self.fresh[slot]:
+            self.fresh[slot] = False
+            self.stale += 1
+
     def expire(self, older_than: float) -> None:
         """Mark rows last measured before ``older_than`` as stale."""
         slots = self.all().slots

@@ -34,6 +34,8 @@ MAX_FILE_BYTES: Final = 1 << 20
 MAX_NAME: Final = 253
 """Characters of a name, namespace, label key or label value."""
 MAX_LABELS: Final = 64
+MAX_SHOWN: Final = 100
+"""Endpoints in a dump of the plugin's state."""
 
 FIELDS: Final = ("name", "namespace", "address", "port", "labels")
 
@@ -110,6 +112,16 @@ class FileDiscovery:
             return self._keep(found.problems)
         self._endpoints = found.endpoints
         return found
+
+    def dump_state(self) -> dict[str, Any]:
+        """The file and the endpoints it gave, at most ``MAX_SHOWN`` of them."""
+        return {
+            "path": self._path,
+            "watchFile": self._watch,
+            "totalEndpoints": len(self._endpoints),
+            "truncated": len(self._endpoints) > MAX_SHOWN,
+            "endpoints": [{"id": spec.id, "address": spec.key} for spec in self._endpoints[:MAX_SHOWN]],
+        }
 
     def _keep(self, problems: list[str]) -> DiscoveredSet:
         kept = f"{self._path}: nothing of it is applied, the {len(self._endpoints)} endpoints there are stay"

@@ -210,6 +210,22 @@ def test_a_dead_port_is_tried_again_until_somebody_listens(run: Run):
     run(scenario())
 
 
+def test_a_server_that_is_gone_is_not_trusted_from_the_first_refused_connection_on(run: Run):
+    async def scenario() -> None:
+        async with Fleet(staleness_s=3600.0) as fleet:
+            server = await fleet.serve(answer(page()))
+            endpoint = fleet.add(server)
+            await until(lambda: fleet.scrapes(endpoint) >= 1)
+            await server.stop()
+            await until(lambda: not fleet.table.fresh[endpoint.slot])
+            assert fleet.table.stale == 1
+            await server.start()
+            await until(lambda: bool(fleet.table.fresh[endpoint.slot]))
+            assert fleet.table.stale == 0
+
+    run(scenario())
+
+
 def test_a_restarted_server_is_connected_to_again(run: Run):
     async def scenario() -> None:
         async with Fleet() as fleet:

@@ -18,6 +18,7 @@ from epp.plugins.discovery.file import (
     MAX_FILE_BYTES,
     MAX_LABELS,
     MAX_NAME,
+    MAX_SHOWN,
     FileDiscovery,
     FileDiscoveryParams,
     read_endpoints,
@@ -340,6 +341,26 @@ def test_a_reload_with_nothing_usable_keeps_the_old_set_and_says_so(
 
 def test_it_is_an_endpoint_discovery(file: Path):
     assert isinstance(discovery(file), EndpointDiscovery)
+
+
+def test_its_state_is_the_file_and_a_bounded_list(file: Path):
+    plugin = discovery(file)
+    plugin.load()
+    assert plugin.dump_state() == {
+        "path": str(file),
+        "watchFile": True,
+        "totalEndpoints": 2,
+        "truncated": False,
+        "endpoints": [
+            {"id": "default/a", "address": "10.0.0.1:8000"},
+            {"id": "default/b", "address": "10.0.0.2:8000"},
+        ],
+    }
+    entries = ", ".join(f"{{name: e{i}, address: 10.0.1.{i}}}" for i in range(MAX_SHOWN + 1))
+    file.write_text(f"endpoints: [{entries}]")
+    settled(plugin)
+    shown = plugin.dump_state()
+    assert (shown["totalEndpoints"], shown["truncated"], len(shown["endpoints"])) == (101, True, MAX_SHOWN)
 
 
 values = st.recursive(
