@@ -80,7 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
         config = load(arguments.config)
         with locked(state.resolve()):
             plan = make_plan(adjusted(config, arguments), state.resolve(), Ports(random.SystemRandom()))
-            return asyncio.run(serve(plan, screen, smoke=arguments.smoke))
+            code = asyncio.run(serve(plan, screen, smoke=arguments.smoke))
+        screen.say("everything is stopped")
+        return code
     except ConfigError as error:
         sys.stderr.write(f"pointsman up: error: {arguments.config}: {error}\n")
         return REFUSED

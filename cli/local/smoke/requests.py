@@ -9,14 +9,18 @@ import aiohttp
 
 from cli.local.envoy import FORGEABLE_HEADERS
 from cli.local.metrics import pool_status, scrape
+from cli.local.plan import LOOPBACK
 from cli.local.smoke.context import POD, Answer, Context, chat, distinct_text, expect, same, until
 from dataplane.headers import DESTINATION_ENDPOINT
 
 CHAT = "/v1/chat/completions"
 MIB = 1024 * 1024
 
-BODY_SIZES = (62_000, 62_001, 65_536, 4 * MIB - 1, 4 * MIB + 1, 5_000_000, 10 * MIB)
+BODY_SIZES = (0, 1, 62_000, 62_001, 65_536, 4 * MIB - 1, 4 * MIB + 1, 5_000_000, 10 * MIB)
 """Around the sizes where chunks, gRPC messages and buffers end."""
+
+UNPARSED = "/unparsed"
+"""A path no parser knows: the picker passes any body on, and the model server answers 404."""
 
 
 async def models_listed(context: Context) -> str:
@@ -72,9 +76,11 @@ async def bodies_unchanged(context: Context) -> str:
     """Bodies of all sizes arrive byte for byte."""
     model = context.pools[0].models[0]
     for size in BODY_SIZES:
-        body = sized_body(model, size)
-        answer = await context.post(CHAT, body, x_echo_digest="1")
-        same(f"{size} bytes: status", answer.status, 200)
+        path, body, status = (
+            (CHAT, sized_body(model, size), 200) if size > 1 else (UNPARSED, b"x" * size, 404)
+        )
+        answer = await context.post(path, body, x_echo_digest="1")
+        same(f"{size} bytes: status", answer.status, status)
         same(f"{size} bytes: received", answer.headers.get("x-body-bytes"), str(size))
         same(f"{size} bytes: digest", answer.headers.get("x-body-sha256"), hashlib.sha256(body).hexdigest())
     return f"{len(BODY_SIZES)} sizes up to {BODY_SIZES[-1]} bytes"
@@ -147,17 +153,32 @@ async def client_abort(context: Context) -> str:
     return f"left {pod} in the middle; nothing running after {waited:.2f} s"
 
 
+async def protocol_clean(context: Context) -> str:
+    """Envoy has not seen a message out of order, nor a stream the picker ended early."""
+    url = f"http://{LOOPBACK}:{context.gateway.plan.admin_port}/stats?format=json&filter=ext_proc"
+    stats = {
+        stat["name"].rpartition(".")[2]: stat["value"] for stat in (await context.get(url)).json()["stats"]
+    }
+    for name in (
+        "spurious_msgs_received",
+        "server_half_closed",
+        "rejected_header_mutations",
+        "message_timeouts",
+    ):
+        same(name, stats[name], 0)
+    return f"{stats['streams_started']} streams, {stats['stream_msgs_received']} messages from the pickers"
+
+
 async def decision_explained(context: Context) -> str:
     """The picker says why it picked the endpoint that answered."""
     pool = context.pools[0]
     request_id = f"smoke-{distinct_text(1)}"
     answer = await context.post(CHAT, chat(pool.models[0], "why?", max_tokens=1), x_request_id=request_id)
     same("status", answer.status, 200)
-    url = f"http://127.0.0.1:{pool.metrics_port}/debug/decisions"
+    url = f"http://{LOOPBACK}:{pool.metrics_port}/debug/decisions"
 
     async def recorded() -> bool:
         return request_id.encode() in (await context.get(url)).body
 
-    await asyncio.sleep(0)
     await until(recorded, f"{request_id} in {url}", timeout_s=5)
     return f"{request_id} -> {answer.headers[POD]}"

@@ -37,6 +37,7 @@ CHECKS: tuple[Check, ...] = (
     requests.decision_explained,
     routing.repeat_hits_cache,
     routing.burst_spreads,
+    requests.protocol_clean,
     failures.killed_endpoint,
     failures.killed_picker,
 )
