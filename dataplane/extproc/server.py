@@ -213,6 +213,8 @@ class ExtProcServer:
 
 
 async def _tcp_listener(loop: asyncio.AbstractEventLoop, options: ServerOptions, port: int) -> socket.socket:
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"{port} is not a port; choose one between 0 and 65535", path=options.port_flag)
     try:
         if not options.host and socket.has_dualstack_ipv6():
             listener = _bound(socket.AF_INET6, ("::", port), dual_stack=True)
@@ -221,7 +223,7 @@ async def _tcp_listener(loop: asyncio.AbstractEventLoop, options: ServerOptions,
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = found[0]
             listener = _bound(family, address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigError(_why_not(options.host, port, error), path=options.port_flag) from error
     return listener
 
@@ -243,16 +245,13 @@ def _bound(family: int, address: tuple[Any, ...], *, dual_stack: bool = False) -
         raise
 
 
-def _why_not(host: str, port: int, error: Exception) -> str:
+def _why_not(host: str, port: int, error: OSError) -> str:
     where = f"{host}:{port}" if host else f"port {port}"
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.EADDRINUSE:
+    if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process; stop it or choose another port"
-    if number == errno.EACCES:
+    if error.errno == errno.EACCES:
         return f"{where} may not be opened by this user; choose a port above 1023"
-    if isinstance(error, OverflowError):
-        return f"{port} is not a port; choose one between 0 and 65535"
-    return f"cannot listen on {where}: {getattr(error, 'strerror', None) or error}"
+    return f"cannot listen on {where}: {error.strerror or error}"
 
 
 def _unix_listener(options: ServerOptions) -> socket.socket:

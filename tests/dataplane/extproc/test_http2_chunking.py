@@ -6,6 +6,7 @@ and checking every answer. The recorded bytes are then replayed in other chunks 
 """
 
 import contextlib
+import itertools
 from typing import Any
 
 import h2.config
@@ -105,7 +106,7 @@ class Client:
     def send(self, stream: int, bodies: list[bytes], cuts: list[int], pad: int | None, ended: bool) -> None:
         whole = b"".join(message(body) for body in bodies)
         edges = [0, *sorted(cut % (len(whole) + 1) for cut in cuts), len(whole)]
-        pieces = [whole[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+        pieces = [whole[start:stop] for start, stop in itertools.pairwise(edges)]
         stream_id = 2 * stream + 1
         for piece in pieces:
             for start in range(0, len(piece) or 1, 16_000):

@@ -74,6 +74,7 @@ def test_gzip_is_decoded_up_to_the_limit():
         (1, zlib.compress(b"x"), b"deflate", 12, "deflate is not supported; use identity or gzip"),
         (2, b"x", b"gzip", 13, "flag 2"),
     ],
+    ids=["bomb", "two members", "cut", "empty", "noise", "trailing", "none", "identity", "deflate", "flag"],
 )
 def test_message_that_cannot_be_decoded(flag: int, body: bytes, encoding: bytes, status: int, reason: str):
     with pytest.raises(MessageFault, match=reason) as caught:
