@@ -21,7 +21,7 @@ def wire_sources(spec: DataLayerSpec, instances: Instances) -> Sources:
     seen: set[str] = set()
     for i, entry in enumerate(spec.sources):
         path = f"dataLayer.sources[{i}]"
-        plugin = instances.lookup(entry.plugin_ref, path)
+        plugin = instances.lookup(entry.plugin_ref, f"{path}.pluginRef")
         if plugin is None:
             continue
         if not isinstance(plugin, DataSource):

@@ -100,9 +100,8 @@ class Instances:
         """The instance a reference names; None after noting that there is none."""
         plugin = self.by_name.get(name)
         if plugin is None and name and name not in self._failed:
-            hint = did_you_mean(name, self.by_name)
-            if not hint and name in self._registry:
-                hint = f"; add `- type: {name}` to plugins"
+            known_type = name in self._registry
+            hint = f"; add `- type: {name}` to plugins" if known_type else did_you_mean(name, self.by_name)
             self.problem(f"references undefined plugin '{name}'{hint}", path)
         return plugin
 

@@ -81,9 +81,7 @@ def _profile(spec: SchedulingProfileSpec, path: str, instances: Instances) -> Pr
         if isinstance(plugin, Picker):
             pickers.append((name, plugin))
         if not isinstance(plugin, Filter | Scorer | Picker):
-            instances.warnings.append(
-                f"{at}: '{name}' is neither filter, scorer nor picker and does nothing here"
-            )
+            instances.warnings.append(f"{at}: '{name}' does nothing here: no filter, scorer or picker")
     if len(pickers) > 1:
         names = ", ".join(f"'{name}'" for name, _ in pickers)
         instances.problem(f"profile '{spec.name}' has several pickers: {names}; keep one", path)

@@ -19,5 +19,5 @@ def fewer_is_better(counts: Floats, min_spread: float) -> Floats:
     spread = max(counts.item(counts.argmax()) - least, min_spread)
     if spread <= 0:
         return np.ones(counts.size)
-    scores: Floats = (spread + least - counts) / spread
+    scores: Floats = 1.0 - (counts - least) / spread
     return scores

@@ -142,7 +142,7 @@ JSON = st.recursive(
 def test_json_and_yaml_of_the_same_data_read_the_same(data: dict[str, Any]):
     assert read(json.dumps(data)) == (data or {}, [])
     plain = {f"k{i}": value for i, value in enumerate(data.values())}
-    text = yaml.safe_dump(plain, allow_unicode=False)
+    text = yaml.safe_dump(plain, default_style='"')
     assert read(text) == (plain or {}, [])
 
 
