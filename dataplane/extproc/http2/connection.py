@@ -305,6 +305,7 @@ class Connection(Link, asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket has caught up."""
         self.send_frame_limit = self.peer_frame_size
+        self.backlog = 0
         self.pump()
         self.flush()
 

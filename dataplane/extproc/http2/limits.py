@@ -57,7 +57,8 @@ class Limits:
     """The same for all streams of a connection together."""
 
     max_control_backlog: int = 1024 * 1024
-    """Bytes the socket has not taken while the peer does not read; beyond it the connection is dropped."""
+    """Bytes of answers other than DATA written while the socket is behind; beyond it the connection is
+    dropped."""
 
     max_header_block: int = 32 * 1024
     """Compressed size of one header block over HEADERS and all its CONTINUATION frames."""
@@ -80,29 +81,32 @@ class Limits:
     max_remembered_resets: int = 4096
     """Streams ended here of which frames still under way are ignored instead of being an error."""
 
-    flood_interval_s: float = 1.0
-    max_pings: int = 1000
-    max_settings: int = 100
+    flood_interval_s: float = 0.25
+    """What the limits below count in."""
+
     max_rapid_resets: int = 1000
-    """Streams the peer resets young (within two intervals) and unanswered: work asked for and thrown away."""
+    """Streams the peer resets unanswered within two intervals: work asked for and thrown away. More than a
+    process can open with real requests behind them, so that clients may well give up all at once."""
 
     max_stream_errors: int = 1000
     """Streams refused or reset here for a fault of the peer."""
 
-    max_priorities: int = 1000
-    max_idle_window_updates: int = 20_000
+    max_pings: int = 500
+    max_settings: int = 50
+    max_priorities: int = 500
+    max_idle_window_updates: int = 5000
     """Window updates that set nothing free that waited, or less than 64 bytes."""
 
-    max_empty_data: int = 1000
+    max_empty_data: int = 500
     """DATA frames without payload that do not end the stream."""
 
-    max_tiny_data: int = 10_000
+    max_tiny_data: int = 5000
     """DATA frames under 256 bytes that complete no message."""
 
-    max_late_frames: int = 20_000
-    """Frames for streams that are gone; a stream that we end early may draw some."""
+    max_late_frames: int = 5000
+    """Frames for streams that are gone; a stream that ends here early may draw some."""
 
-    max_unknown_frames: int = 1000
+    max_unknown_frames: int = 500
     """Extension frames and GOAWAY."""
 
     preface_timeout_s: float = 10.0

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 import hpack
 
@@ -38,6 +39,11 @@ from dataplane.extproc.transport_metrics import TransportMetrics
 log = logging.getLogger(__name__)
 
 
+MAX_UNWRITTEN: Final = 256 * 1024
+"""Queued DATA that is moved to the output before it is written, so that the socket can say when it is
+behind."""
+
+
 @dataclass(slots=True)
 class OpenBlock:
     """A header block whose END_HEADERS has not come."""
@@ -54,6 +60,7 @@ class Link:
     """Everything but bytes in and the life cycle."""
 
     __slots__ = (
+        "backlog",
         "batching",
         "closed",
         "decoder",
@@ -84,6 +91,7 @@ class Link:
         "stream_low",
         "streams",
         "transport",
+        "unwritten",
     )
 
     def __init__(
@@ -114,6 +122,8 @@ class Link:
         self.reassembly_bytes = 0
 
         self.out: list[bytes | memoryview] = []
+        self.unwritten = 0
+        self.backlog = 0
         self.batching = False
         self.frames_out = 0
         self.first_block = True
@@ -130,11 +140,13 @@ class Link:
     def flush(self) -> None:
         """Hand everything queued to the socket in one write."""
         self.batching = False
-        out = self.out
-        if not out:
-            return
-        data = b"".join(out)
-        out.clear()
+        if self.out:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        data = b"".join(self.out)
+        self.out.clear()
+        self.unwritten = 0
         transport = self.transport
         if self.closed or transport is None:
             return
@@ -142,8 +154,14 @@ class Link:
         metrics.bytes_out += len(data)
         metrics.frames_out += self.frames_out
         self.frames_out = 0
+        if not self.send_frame_limit:
+            self._count_backlog(len(data), transport)
         transport.write(data)
-        if not self.send_frame_limit and transport.get_write_buffer_size() > self.limits.max_control_backlog:
+
+    def _count_backlog(self, size: int, transport: asyncio.Transport) -> None:
+        """What is written while the socket is behind is answers to a peer that asks and does not read."""
+        self.backlog += size
+        if self.backlog > self.limits.max_control_backlog:
             log.warning("dropping a connection that does not read what it is sent")
             transport.abort()
 
@@ -177,7 +195,7 @@ class Link:
         self.write_frame(GOAWAY, 0, 0, payload)
 
     def pump(self) -> None:
-        """Send what waits, a frame per stream in turn, until a window is used up."""
+        """Send what waits, a frame per stream in turn, until a window is used up or the socket is behind."""
         ready = self.ready
         while ready and self.send_window > 0 and self.send_frame_limit:
             stream = ready.popleft()
@@ -185,6 +203,8 @@ class Link:
             if stream.queued and stream.send_window > 0:
                 stream.emit_frame()
                 stream.wait_turn()
+                if self.unwritten > MAX_UNWRITTEN:
+                    self._write_out()
 
     # -- receive windows ---------------------------------------------------------------------------
 

@@ -186,6 +186,7 @@ class Stream:
         self.send_window -= size
         conn.queued -= size
         conn.send_window -= size
+        conn.unwritten += size
         conn.frames_out += 1
         ends = not self.queued and self.ending == b""
         conn.out.append(FRAME.pack(size >> 8, size & 255, DATA, END_STREAM if ends else 0, self.id))

@@ -81,12 +81,13 @@ def request(stream_id: int, *, ended: bool = False, **changes: bytes) -> bytes:
 def frames_of(data: bytes) -> list[Frame]:
     """All frames in ``data``, which must end with a whole one."""
     found = []
-    while data:
-        size = int.from_bytes(data[:3], "big")
-        kind, flags, stream_id = struct.unpack_from(">BBL", data, 3)
-        assert len(data) >= 9 + size
-        found.append(Frame(kind, flags, stream_id, data[9 : 9 + size]))
-        data = data[9 + size :]
+    position = 0
+    while position < len(data):
+        size = int.from_bytes(data[position : position + 3], "big")
+        kind, flags, stream_id = struct.unpack_from(">BBL", data, position + 3)
+        position += 9 + size
+        assert position <= len(data)
+        found.append(Frame(kind, flags, stream_id, data[position - size : position]))
     return found
 
 
@@ -98,7 +99,6 @@ class FakeTransport:
     is_closed: bool = False
     is_aborted: bool = False
     sent_eof: bool = False
-    backlog: int = 0
 
     def write(self, data: bytes) -> None:
         assert data
@@ -106,9 +106,6 @@ class FakeTransport:
 
     def set_write_buffer_limits(self, high: int | None = None) -> None:
         pass
-
-    def get_write_buffer_size(self) -> int:
-        return self.backlog
 
     def get_extra_info(self, _name: str) -> None:
         return None

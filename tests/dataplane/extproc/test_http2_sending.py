@@ -14,6 +14,7 @@ from tests.dataplane.extproc.http2_client import (
     END_HEADERS,
     END_STREAM,
     HEADERS,
+    PING,
     RST_STREAM,
     WINDOW_UPDATE,
     Echo,
@@ -241,14 +242,33 @@ def test_data_waits_while_the_socket_is_behind_and_control_frames_do_not():
 
 
 def test_peer_that_never_reads_is_dropped_at_the_control_backlog():
-    peer = Peer(limits=Limits(max_control_backlog=100))
+    peer = Peer(limits=Limits(max_control_backlog=34))
+    ping = frame(PING, 0, 0, bytes(8))
+    for _ in range(2):
+        peer.connection.pause_writing()
+        peer.feed(ping, ping)
+        assert not peer.transport.is_aborted
+        peer.connection.resume_writing()
     peer.connection.pause_writing()
-    peer.transport.backlog = 100
-    peer.feed(frame(6, 0, 0, bytes(8)))
-    assert not peer.transport.is_aborted
-    peer.transport.backlog = 101
-    peer.feed(frame(6, 0, 0, bytes(8)))
+    peer.feed(ping, ping)
+    peer.feed(ping)
     assert peer.transport.is_aborted
+
+
+def test_large_answers_are_written_in_pieces_so_that_the_socket_can_stop_them():
+    wide = settings((4, 0x7FFF_FFFF)) + window_update(0, 0x7FFF_0000)
+    peer = Peer(client_settings=wide)
+    writer = opened(peer).writer
+    writer.send(bytes(1_000_000))
+    peer.loop.run()
+    sizes = [len(piece) for piece in peer.transport.written]
+    assert len(sizes) == 4
+    assert max(sizes) < 300_000
+    assert data_of(peer.sent()) == message(bytes(1_000_000))
+
+    peer.transport.write = lambda data: peer.connection.pause_writing()  # type: ignore[method-assign]
+    writer.send(bytes(1_000_000))
+    assert 700_000 < writer.buffered_bytes < 1_000_000
 
 
 def test_reset_of_a_waiting_stream_frees_its_queue_and_serves_the_next():

@@ -61,7 +61,7 @@ def channel_to(target: str, credentials: Any = None, **kwargs: Any) -> grpc.Chan
 def test_blocking_client_streams_both_ways(transport: tuple[str, Any], echo: EchoService):
     with channel_to(*transport) as channel:
         call = channel.stream_stream(METHOD)
-        sent = [b"", b"x", b"y" * 70_000, b"z" * 62_000]
+        sent = [b"", b"x", b"y" * 70_000, b"z" * (3 * MEBIBYTE)]
         assert list(call(iter(sent), timeout=20)) == sent
     assert [echo.next_event() for _ in range(2)] == ["open", "half_close"]
 
