@@ -252,7 +252,7 @@ class ApproximateIndex:
             holding.logged -= len(touch.keys)
 
     def _drop(self, holding: _Holding, keys: list[int]) -> None:
-        """Take blocks from an endpoint. Most have one holder, so they are popped first and put back if not."""
+        """Take blocks from an endpoint. Most have one holder: they are popped first, and put back if not."""
         masks, bit = self._masks, holding.bit
         popped = list(map(masks.pop, keys))
         deque(map(holding.stamps.pop, keys), maxlen=0)

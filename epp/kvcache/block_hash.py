@@ -21,6 +21,7 @@ BYTES_PER_TOKEN: Final = 4
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
+@lru_cache(maxsize=1024)
 def chain_seed(model: str, cache_salt: str = "") -> int:
     """Where the chain of a model's prompts starts; prompts with different salts share no key."""
     digest: int = _hash(f"{model}\0{cache_salt}".encode("utf-8", "surrogatepass"))

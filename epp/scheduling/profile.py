@@ -24,6 +24,10 @@ FILTER_POINT: Final = "Filter"
 SCORER_POINT: Final = "Scorer"
 PICKER_POINT: Final = "Picker"
 
+_ZERO: Final = np.zeros(())
+_ONE: Final = np.ones(())
+"""Bounds as arrays: numpy converts plain numbers anew on every call."""
+
 
 class PluginTimings(Protocol):
     """Told how long each plugin took."""
@@ -109,6 +113,6 @@ class Profile:
                 row[:] = plugin.score(request, candidates)
                 timings.observe(SCORER_POINT, plugin, perf_counter() - start)
             traces.append(ScorerTrace(name, weight, row))
-        np.fmax(scores, 0.0, out=scores)
-        np.minimum(scores, 1.0, out=scores)
+        np.fmax(scores, _ZERO, out=scores)
+        np.minimum(scores, _ONE, out=scores)
         return np.add.reduce(scores * self._column, axis=0), traces

@@ -46,7 +46,7 @@ class InflightLoadParams(PluginParams, frozen=True):
     """Accepted for compatibility; this build shares no state between replicas."""
 
 
-class _Entry(msgspec.Struct):
+class _Entry(msgspec.Struct, gc=False):
     """Tokens booked for one request and not yet released."""
 
     slot: int
