@@ -253,6 +253,68 @@ def test_length_written_with_more_bytes_than_needed_is_read_as_the_runtime_reads
     )
 
 
+def named(number: int, *parts: bytes) -> bytes:
+    return number_field(number, b"".join(parts))
+
+
+ENTRY = named(1, named(1, b"x-name"), named(3, b"value"))
+ODD_LAYOUTS = {
+    "entry longer than its map": named(2, b"\x0a" + bytes([len(ENTRY) - 1]) + ENTRY),
+    "known entry longer than its map": named(2, b"\x0a" + bytes([len(ENTRY) - 2]) + ENTRY, b"\x18\x01"),
+    "map longer than its message": b"\x12\x05\x0a" + bytes([len(ENTRY)]) + ENTRY,
+    "entry longer than the bytes": b"\x12\x13\x0a\x11" + ENTRY[:-2],
+    "map longer than the bytes": b"\x12\x13\x0a\x11" + ENTRY,
+    "unknown field in the map": named(2, named(1, named(2, b"abcd"), ENTRY)),
+    "unknown field in an entry": named(2, named(1, named(1, named(1, b"a"), named(4, b"b")))),
+    "unknown field instead of the value": named(2, named(1, named(1, named(1, b"x-b"), named(2, b"text")))),
+    "unknown field instead of the name": named(2, named(1, named(1, named(5, b"x-c"), named(3, b"raw")))),
+    "value before the name": named(2, named(1, named(1, named(3, b"raw"), named(1, b"x-d")))),
+    "two values": named(2, named(1, named(1, named(1, b"x-e"), named(3, b"1"), named(3, b"2")))),
+    "two names": named(2, named(1, named(1, named(1, b"x-e"), named(1, b"x-f")))),
+    "empty entry": named(2, named(1, named(1))),
+    "two maps": named(2, named(1, ENTRY), named(1, ENTRY)),
+    "no map": named(2),
+    "end alone": named(2, b"\x18\x01"),
+    "end of zero": named(2, named(1, ENTRY), b"\x18\x00"),
+    "end of two": named(2, named(1, ENTRY), b"\x18\x02"),
+    "end before the map": named(2, b"\x18\x01", named(1, ENTRY)),
+    "attributes before the end": named(2, named(1, ENTRY), named(2, named(1, b"k")), b"\x18\x01"),
+    "name that is not UTF-8": named(2, named(1, named(1, named(1, b"\xff"), named(3, b"v")))),
+    "configuration twice": named(2, named(1, ENTRY)) + named(11, b"\x08\x04") + named(11, b"\x10\x02"),
+    "broken configuration": named(2, named(1, ENTRY)) + named(11, b"\x08"),
+    "configuration before the rest": named(11, b"\x08\x04") + named(2, named(1, ENTRY)),
+    "metadata twice": named(4, named(1, b"x")) + named(8, named(1, named(1, b"a"))) + named(8),
+    "metadata before the rest": named(8) + named(4, named(1, b"x")),
+    "two requests of a kind": named(4, named(1, b"x")) + named(8) + named(4, b"\x10\x01"),
+    "two requests of different kinds": named(4, named(1, b"x")) + named(8) + named(5, named(1, b"y")),
+    "observability": named(4, named(1, b"x")) + b"\x50\x01",
+    "two bodies": named(4, named(1, b"x"), named(1, b"y")),
+    "body after the end": named(5, b"\x10\x01", named(1, b"x")),
+    "end twice": named(5, named(1, b"x"), b"\x10\x01\x10\x00"),
+    "end in three bytes": named(5, named(1, b"x"), b"\x10\x81\x00"),
+    "body longer than its message": b"\x22\x02\x0a\x01x",
+    "body longer than the bytes": b"\x22\x03\x0a\x01",
+    "body of gRPC": named(5, named(1, b"x"), b"\x18\x01\x20\x01"),
+}
+
+
+@pytest.mark.parametrize("message", ODD_LAYOUTS.values(), ids=ODD_LAYOUTS)
+def test_odd_layout_is_read_as_the_runtime_reads_it(message: bytes):
+    decode(named(2, named(1, ENTRY)))
+    check(message)
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\x42", b"\x42\x01", b"\x42\x05\x0a", b"\x42\x00\x4a", b"\x42\x00\x5a\x02\x08"]
+)
+@pytest.mark.parametrize(
+    "start", [named(2, named(1, ENTRY)), named(5, named(1, b"x"))], ids=["headers", "body"]
+)
+def test_message_that_breaks_off_is_refused_at_once(start: bytes, tail: bytes):
+    with pytest.raises(MessageError):
+        decode(start + tail)
+
+
 # -- headers that were seen before ------------------------------------------------------------------------
 
 

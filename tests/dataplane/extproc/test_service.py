@@ -386,6 +386,21 @@ async def test_sweep_runs_by_itself_while_anybody_waits(monkeypatch):
     assert len(calls) == 3
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
+async def test_sweep_stops_when_all_are_answered(monkeypatch, is_late: bool):
+    calls = []
+    exchange = RecordingExchange(None if is_late else ROUTE)
+    service = Service(exchange)
+    loop = LoopOfTimers(calls)
+    monkeypatch.setattr("asyncio.get_running_loop", lambda: loop)
+    service.open(HEADERS, message("request_body", end=True))
+    if is_late:
+        exchange.resume(ROUTE)
+    assert len(calls) == 1
+    service.processor.sweep()
+    assert len(calls) == 1
+
+
 class LoopOfTimers:
     """Notes what is to be called later."""
 

@@ -42,7 +42,19 @@ ONE_MESSAGE = (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL)
 CAP = 40
 SMALL_CHUNK = 7
 CHUNKS = st.binary(max_size=20)
-DECISIONS = [ROUTE, REFUSE, None, BadRequestError("no"), KeyError("defect")]
+RARELY = st.integers(0, 9).map(lambda number: number == 9)
+"""For what ends a stream: drawn evenly, it would end nearly every stream at once."""
+DECISIONS = [ROUTE, ROUTE, None, None, None, REFUSE, BadRequestError("no"), KeyError("defect")]
+
+EVERYTHING = [
+    request_headers(),
+    request_body(b"x"),
+    request_body(b"", end=True),
+    request_trailers(),
+    response_headers(),
+    response_body(b"x", end=True),
+    response_trailers(),
+]
 
 
 class EnvoyAgainstSession(RuleBasedStateMachine):
@@ -102,17 +114,17 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
     @property
     def may_send_request(self) -> bool:
         """Whether Envoy waits for no answer, or does not care."""
-        if not self.started or self.response_started or self.request_end:
+        if not self.started or self.response_started or self.request_end or self.void:
             return False
         overlaps = self.modes.request is FULL or (
             self.modes.request is BodyMode.STREAMED and self.modes.body_without_waiting
         )
         waits_for_body = self.modes.request in ONE_MESSAGE and self.needs_body and not self.bodies
-        return overlaps or self.proceeded or self.void or waits_for_body
+        return overlaps or self.proceeded or waits_for_body
 
     # -- request ------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: not self.started and not self.response_started and not self.closed)
+    @precondition(lambda self: not self.started and not self.response_started and not self.void)
     @rule(end=st.booleans())
     def request_headers(self, end):
         self.driven.receive(request_headers(end=end, modes=self.modes))
@@ -131,8 +143,6 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
     @rule(chunk=CHUNKS, end=st.booleans())
     def request_body(self, chunk, end):
         self.driven.receive(request_body(chunk, end))
-        if self.void:
-            return
         self.bodies += 1
         self.body += chunk
         self.request_end = "body" if end else ""
@@ -152,8 +162,6 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
     @rule()
     def request_trailers(self):
         self.driven.receive(request_trailers())
-        if self.void:
-            return
         self.request_end = "trailers"
         if self.is_waiting and not self.asked:
             if self.modes.request in ONE_MESSAGE and not self.bodies:
@@ -172,8 +180,10 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
         if was_waiting:
             self.settle(decision)
 
-    @rule()
-    def expire(self):
+    @rule(now=RARELY)
+    def expire(self, now):
+        if not now:
+            return
         effects = self.driven.expire()
         assert bool(effects) is (self.is_waiting and not self.closed)
         if effects:
@@ -182,12 +192,12 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
 
     # -- response -----------------------------------------------------------------------------------------
 
-    @precondition(lambda self: not self.response_started)
-    @rule(end=st.booleans())
-    def response_headers(self, end):
-        self.driven.receive(response_headers(end=end, modes=None if self.started else self.modes))
-        if self.void:
+    @precondition(lambda self: not self.response_started and not self.void)
+    @rule(end=st.booleans(), overtakes=RARELY)
+    def response_headers(self, end, overtakes):
+        if not (self.proceeded or overtakes):
             return
+        self.driven.receive(response_headers(end=end, modes=None if self.started else self.modes))
         self.response_started = self.response_headers_seen = True
         if self.exchange.response is REFUSE:
             self.reject()
@@ -195,12 +205,10 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
             self.response_end = "headers"
             self.end(Ending.NATURAL)
 
-    @precondition(lambda self: self.response_headers_seen and not self.response_end)
+    @precondition(lambda self: self.response_headers_seen and not self.response_end and not self.void)
     @rule(chunk=CHUNKS, end=st.booleans())
     def response_body(self, chunk, end):
         self.driven.receive(response_body(chunk, end))
-        if self.void:
-            return
         self.response_bodies += 1
         self.response += chunk
         if end or self.modes.response in ONE_MESSAGE:
@@ -212,19 +220,26 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
     def repeated_response_end(self, chunk):
         assert self.driven.receive(response_body(chunk, end=True)) == []
 
-    @precondition(lambda self: self.response_headers_seen and self.response_end in ("", "message"))
+    @precondition(
+        lambda self: self.response_headers_seen and self.response_end in ("", "message") and not self.void
+    )
     @rule()
     def response_trailers(self):
         self.driven.receive(response_trailers())
-        if self.void:
-            return
         self.response_end = "trailers" if not self.response_end else "message, trailers"
         self.end(Ending.NATURAL)
 
+    @precondition(lambda self: self.void)
+    @rule(event=st.sampled_from(EVERYTHING))
+    def message_after_the_last_word(self, event):
+        assert self.driven.receive(event) == []
+
     # -- the end ------------------------------------------------------------------------------------------
 
-    @rule()
-    def close(self):
+    @rule(now=RARELY)
+    def close(self, now):
+        if not now:
+            return
         self.driven.close()
         request_done = self.proceeded and (self.request_end or self.modes.request is not FULL)
         is_all_shown = self.modes.response is BodyMode.NONE and request_done and not self.void
@@ -248,10 +263,10 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
         return illegal
 
     @precondition(lambda self: not self.void)
-    @rule(data=st.data())
-    def send_what_cannot_come(self, data):
+    @rule(data=st.data(), now=RARELY)
+    def send_what_cannot_come(self, data, now):
         illegal = self.illegal_events()
-        if not illegal:
+        if not (illegal and now):
             return
         before = list(self.driven.effects)
         with pytest.raises(ProtocolError):

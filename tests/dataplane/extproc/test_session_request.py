@@ -186,6 +186,7 @@ def test_full_duplex_trailers_while_deciding_wait_for_the_decision():
     driven = DrivenSession(RecordingExchange(decision=None, needs_request_body=False))
     driven.receive(request_headers(), request_body(b"body"), request_trailers(), request_body(b"", end=True))
     assert driven.effects == []
+    assert len(driven.exchange.requests) == 1
     assert driven.resume(ROUTE) == [
         AnswerHeaders(False, ROUTE),
         StreamBody(False, b"body", False),
