@@ -82,7 +82,7 @@ def _read_entry(data: bytes, at: int) -> tuple[Pair, int]:
         pair = (data[name_at:name_end].decode(), data[value_at:stop])
     except UnicodeDecodeError:
         raise Unusual from None
-    if is_short and pair[0] not in _UNKEPT:
+    if is_short and pair[0] not in _UNKEPT and b"?" not in pair[1]:  # a query can carry a key
         if len(_known_pairs) >= MAX_KNOWN_PAIRS:
             _known_pairs.clear()
         _known_pairs[data[at:stop]] = pair

@@ -300,6 +300,60 @@ async def test_log_hears_of_mistakes_at_most_once_a_second(caplog):
     assert (service.processor.defects, service.processor.refused) == (3, 1)
 
 
+# -- observers --------------------------------------------------------------------------------------------
+
+
+class Watcher:
+    """Notes what it is told of streams."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.closed: list[tuple[str, float]] = []
+
+    def stream_opened(self) -> None:
+        self.opened += 1
+
+    def stream_closed(self, code: str, seconds: float) -> None:
+        self.closed.append((code, seconds))
+
+
+@pytest.mark.parametrize(
+    ("messages", "end", "code"),
+    [
+        ([ONLY_HEADERS], "on_half_close", "OK"),
+        ([], "on_half_close", "OK"),
+        ([ONLY_HEADERS], "on_cancel", "Canceled"),
+        ([b"\xff"], "on_cancel", "InvalidArgument"),
+        ([HEADERS, message("request_body", end=True)], "on_cancel", "Internal"),
+    ],
+    ids=["ended", "empty", "cancelled", "broken by the peer", "broken by the exchange"],
+)
+async def test_observer_hears_of_every_stream_once(messages: list[bytes], end: str, code: str):
+    watcher, clock = Watcher(), ManualClock()
+    decision = UNSENDABLE if code == "Internal" else ROUTE
+    processor = ExternalProcessor(lambda: RecordingExchange(decision), LIMITS, clock, watcher)
+    stream = processor(KeepingWriter(), ())
+    assert watcher.opened == 1
+    clock.advance(2.5)
+    for each in messages:
+        stream.on_message(each)
+    getattr(stream, end)()
+    stream.on_half_close()
+    stream.on_cancel()
+    assert watcher.closed == [(code, 2.5)]
+
+
+async def test_observer_does_not_hear_of_a_stream_without_an_exchange():
+    def refuse():
+        raise RuntimeError("no exchange")
+
+    watcher = Watcher()
+    processor = ExternalProcessor(refuse, LIMITS, ManualClock(), watcher)
+    with pytest.raises(RuntimeError):
+        processor(KeepingWriter(), ())
+    assert (watcher.opened, watcher.closed) == (0, [])
+
+
 # -- deadlines --------------------------------------------------------------------------------------------
 
 

@@ -244,3 +244,34 @@ async def test_many_streams_at_once_keep_their_bodies_apart():
         await served.settled()
     assert bodies == [b"%d," % number * 5 for number in range(20)]
     assert [exchange.endings for exchange in exchanges] == [[Ending.DISCONNECT]] * 20
+
+
+@pytest.mark.parametrize("decision", [ROUTE, None], ids=["decided", "waiting"])
+async def test_streams_aborted_at_any_point_leave_nothing_behind(decision):
+    prefixes = [messages[:end] for messages in STREAMS.values() for end in range(1, len(messages) + 1)]
+    exchanges = [RecordingExchange(decision) for _ in prefixes]
+
+    async def abort(served: Peer, messages: list[bytes]) -> None:
+        call = served.call()
+        for message in messages:
+            await call.write(message)
+        call.cancel()
+
+    async with peer(*exchanges) as served:
+        await asyncio.gather(*(abort(served, messages) for messages in prefixes))
+        await served.settled()
+        used = [exchange for exchange in exchanges if exchange.endings]
+        assert all(len(exchange.endings) == 1 for exchange in used)
+        assert {ending for exchange in used for ending in exchange.endings} <= {
+            Ending.DISCONNECT,
+            Ending.NATURAL,
+            Ending.REJECTED,
+        }
+        assert served.processor.budget.used_bytes == 0
+        for exchange in used:
+            if exchange.requests:
+                exchange.resume(REFUSE)
+        served.clock.advance(1000)
+        served.processor.sweep()
+        assert all(len(exchange.endings) == 1 for exchange in used)
+        assert (served.processor.inflight, served.processor.refused) == (0, 0)
