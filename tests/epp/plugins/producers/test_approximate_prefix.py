@@ -12,7 +12,8 @@ from epp.plugins.producers.approximate_prefix import MAX_BATCH_PROMPTS, Approxim
 from tests.support.clock import ManualClock
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table
 
-BLOCK = 16
+BLOCK = 64
+"""Four engine blocks of 16 tokens."""
 NATURAL = ResponseSummary(status=200, ttft_s=0.1)
 
 
@@ -131,7 +132,7 @@ def test_the_rest_of_a_huge_batch_counts_as_unmatched():
 
 
 def test_only_so_much_of_a_prompt_is_looked_at():
-    pool = Pool(maxPrefixTokensToMatch=40)
+    pool = Pool(maxPrefixTokensToMatch=160)
     pool.send(prompt("a", "b", "c"))
     match = found(pool.ask(prompt("a", "b", "c")))
     assert (match.matched.tolist(), match.total) == ([2.0, 0.0], 2)
@@ -143,29 +144,29 @@ def test_only_so_much_of_a_prompt_is_looked_at():
     assert pool.match(prompt("a", "b")) == [2.0, 0.0]
 
 
-def test_block_size_and_capacity_follow_the_engines():
+@pytest.mark.parametrize(
+    ("engine_block", "index_block"), [(1, 64), (16, 64), (24, 72), (32, 64), (64, 64), (128, 128), (544, 544)]
+)
+def test_a_block_is_as_many_engine_blocks_as_span_the_grain(engine_block: int, index_block: int):
+    pool = Pool()
+    pool.table.block_size[:2] = engine_block
+    pool.clock.advance(1.0)
+    assert found(pool.ask(prompt("a"))).block_size == index_block
+
+
+def test_the_smallest_block_and_each_capacity_follow_the_engines():
     pool = Pool()
     pool.send(prompt("a"))
-    pool.table.block_size[:2] = [64, 32]
+    assert pool.producer.block_tokens == 64
+    pool.table.block_size[:2] = [256, 128]
     pool.table.num_blocks[:2] = [3, 3]
-    assert pool.producer.block_tokens == 16
     pool.clock.advance(1.0)
-    assert found(pool.ask(prompt("a", "b"))).block_size == 32
+    assert found(pool.ask(prompt("a", "b"))).block_size == 128
     assert pool.producer.indexed_blocks == 0, "blocks of another size would never match"
     letters = [chr(ord("a") + i) for i in range(20)]
     pool.send(prompt(*letters), to=0)
     pool.send(prompt(*letters), to=1)
     assert pool.match(prompt(*letters)) == [6.0, 3.0], "capacity in tokens is the engine's"
-
-
-def test_tiny_pages_are_grouped():
-    pool = Pool()
-    pool.table.block_size[:2] = 1
-    pool.table.num_blocks[:2] = 48
-    pool.clock.advance(1.0)
-    pool.send(prompt("a", "b", "c", "d"))
-    match = found(pool.ask(prompt("a", "b", "c", "d")))
-    assert (match.block_size, match.matched.tolist()) == (16, [3.0, 0.0])
 
 
 def test_without_auto_tune_the_parameters_count():
@@ -175,7 +176,7 @@ def test_without_auto_tune_the_parameters_count():
     pool.clock.advance(1.0)
     pool.send(prompt("a", "b"))
     match = found(pool.ask(prompt("a", "b")))
-    assert (match.block_size, match.matched.tolist(), match.total) == (8, [3.0, 0.0], 5)
+    assert (match.block_size, match.matched.tolist(), match.total) == (8, [3.0, 0.0], 17)
 
 
 def test_the_deprecated_block_size_is_in_characters():
@@ -301,7 +302,7 @@ def test_one_reported_hit_restores_the_trust():
 def test_requests_from_before_a_change_of_block_size_settle_harmlessly():
     pool = Pool()
     request = pool.send(prompt(*LONG))
-    pool.table.block_size[:2] = 32
+    pool.table.block_size[:2] = 128
     pool.clock.advance(1.0)
     pool.send(prompt(*LONG))
     usage = Usage(prompt_tokens=100, cached_tokens=0)
