@@ -1,8 +1,8 @@
 """The processes of a benchmark: started on loopback, watched while they get ready, stopped whatever happens.
 
 A child's output goes to a file in the run's folder, so that a child that does not come up is answered with
-what it said. Children that are not measured at the moment can be paused, so that their housekeeping costs
-the others nothing.
+what it said. When the benchmark itself is killed, the kernel kills its children. Children that are not
+measured at the moment can be paused, so that their housekeeping costs the others nothing.
 """
 
 import os
@@ -22,6 +22,8 @@ READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 LOG_TAIL_BYTES = 2000
 
+LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py")))
+
 
 class BenchError(Exception):
     """The measurement cannot be done; the message says why and what to do."""
@@ -34,7 +36,7 @@ class Child:
         self.name = name
         self.log = folder / f"{name}.log"
         with self.log.open("wb") as log:
-            self.process = self.start(list(command), log)
+            self.process = self.start([*LAUNCH, str(os.getpid()), *command], log)
 
     def start(self, command: list[str], log: IO[bytes]) -> "subprocess.Popen[bytes]":
         """Start the process with all output going to its log."""

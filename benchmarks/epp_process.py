@@ -17,8 +17,17 @@ SERVING = b"\x08\x01"
 POOL = "bench"
 
 
-def default_config(endpoints_file: Path) -> dict[str, Any]:
-    """The picker's built-in configuration, written out, with endpoints from a file."""
+def default_config(endpoints_file: Path | None) -> dict[str, Any]:
+    """The picker's built-in configuration, written out; with endpoints from a file when one is named."""
+    config = built_in_config()
+    if endpoints_file is not None:
+        config["plugins"].append({"type": "file-discovery", "parameters": {"path": str(endpoints_file)}})
+        config["dataLayer"]["discovery"] = {"pluginRef": "file-discovery"}
+    return config
+
+
+def built_in_config() -> dict[str, Any]:
+    """What a picker without a configuration file uses."""
     return {
         "apiVersion": "llm-d.ai/v1alpha1",
         "kind": "EndpointPickerConfig",
@@ -28,7 +37,6 @@ def default_config(endpoints_file: Path) -> dict[str, Any]:
             {"type": "prefix-cache-scorer"},
             {"type": "metrics-data-source"},
             {"type": "core-metrics-extractor"},
-            {"type": "file-discovery", "parameters": {"path": str(endpoints_file)}},
         ],
         "schedulingProfiles": [
             {
@@ -43,8 +51,7 @@ def default_config(endpoints_file: Path) -> dict[str, Any]:
         "dataLayer": {
             "sources": [
                 {"pluginRef": "metrics-data-source", "extractors": [{"pluginRef": "core-metrics-extractor"}]}
-            ],
-            "discovery": {"pluginRef": "file-discovery"},
+            ]
         },
     }
 

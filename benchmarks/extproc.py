@@ -7,12 +7,26 @@ per request of each process: throughput depends on how the processes share the C
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from benchmarks.cpu import TICKS_PER_SECOND, machine_ticks
 from benchmarks.envoy_process import envoy_version
-from benchmarks.extproc_plan import ExtProcOptions, ExtProcResult, Measurement, Server
+from benchmarks.extproc_plan import (
+    ExtProcOptions,
+    ExtProcResult,
+    Measurement,
+    Scenario,
+    Server,
+    Variant,
+)
 from benchmarks.extproc_rig import Rig
 from benchmarks.machine import describe_machine
+
+QUIET_ATTEMPTS = 4
+QUIET_WAIT_S = 60.0
+QUIET_SAMPLE_S = 0.5
+"""Where quiet is asked for: windows tried, time waited before each, length of a look at the machine."""
 
 
 def run(options: ExtProcOptions) -> ExtProcResult:
@@ -40,10 +54,35 @@ def measure_all(rig: Rig) -> list[Measurement]:
     for scenario in rig.options.scenarios():
         for number in range(1, rig.options.repeat + 1):
             for variant in rig.options.variants(scenario):
-                measured = rig.measure(scenario, variant, number)
+                measured = measure_undisturbed(rig, scenario, variant, number)
                 measurements.append(measured)
                 sys.stderr.write(progress(measured) + "\n")
     return measurements
+
+
+def measure_undisturbed(rig: Rig, scenario: Scenario, variant: Variant, number: int) -> Measurement:
+    """One window; where quiet is asked for, the first quiet one of a few, else the quietest of them."""
+    bound = rig.options.quiet
+    if not bound:
+        return rig.measure(scenario, variant, number)
+    tried: list[Measurement] = []
+    while len(tried) < QUIET_ATTEMPTS:
+        await_quiet(bound)
+        tried.append(rig.measure(scenario, variant, number))
+        if tried[-1].foreign_cores <= bound:
+            break
+        sys.stderr.write(f"disturbed by {tried[-1].foreign_cores:.2f} cores of other processes\n")
+    return min(tried, key=lambda measured: measured.foreign_cores)
+
+
+def await_quiet(bound: float) -> None:
+    """Return when the machine uses at most `bound` cores, or after a while."""
+    deadline = time.monotonic() + QUIET_WAIT_S
+    while time.monotonic() < deadline:
+        before = machine_ticks()
+        time.sleep(QUIET_SAMPLE_S)
+        if (machine_ticks().busy - before.busy) / TICKS_PER_SECOND / QUIET_SAMPLE_S <= bound:
+            return
 
 
 def progress(measured: Measurement) -> str:

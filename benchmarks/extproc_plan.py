@@ -79,6 +79,8 @@ class ExtProcOptions(msgspec.Struct, frozen=True):
     modes: tuple[Mode, ...] = tuple(Mode)
     baseline_uvloop: bool = False
     pin: bool = False
+    quiet: float = 0.0
+    """Cores other processes may use in a window that counts; 0 counts every window."""
     seed: int = 1
 
     def scenarios(self) -> list[Scenario]:

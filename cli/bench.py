@@ -14,8 +14,9 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from benchmarks import extproc, extproc_report, routing, routing_report, scrape
+from benchmarks import decision, extproc, extproc_report, routing, routing_report, scrape
 from benchmarks.children import BenchError
+from benchmarks.decision import DecisionOptions
 from benchmarks.envoy_config import Mode
 from benchmarks.extproc_plan import ExtProcOptions, Server
 from benchmarks.routing import Policy, RoutingOptions
@@ -35,6 +36,7 @@ def add_parser(subparsers: Subparsers) -> None:
     measurements = parser.add_subparsers(parser_class=Parser, required=True, metavar="MEASUREMENT")
     add_extproc(measurements)
     add_routing(measurements)
+    add_decision(measurements)
     add_scrape(measurements)
 
 
@@ -59,6 +61,7 @@ def add_extproc(measurements: Subparsers) -> None:
     flag("endpoints", at_least(1), "endpoints the upstream listens as")
     flag("scrape-interval", duration, "how often the picker reads the endpoints' metrics")
     flag("servers", listed(Server), "what to compare, comma-separated: envoy, epp, grpc-aio")
+    flag("quiet", at_least(0.0), "repeat windows in which other processes use more cores than this; 0: never")
     flag("modes", listed(Mode), "what Envoy sends to the server: full-duplex, request-only")
     flag("seed", int, "same seed, same requests")
     parser.add_argument("--baseline-uvloop", action="store_true", help="run the grpc.aio server on uvloop")
@@ -127,6 +130,31 @@ def run_routing(arguments: argparse.Namespace) -> int:
     return verdict(complaints, checked=arguments.check)
 
 
+def add_decision(measurements: Subparsers) -> None:
+    """Add `bench decision`."""
+    parser = measurements.add_parser(
+        "decision",
+        help="time the picker takes to decide one request",
+        description="Measure the picker's decisions in this process, without any network.",
+    )
+    flag = flags_of(parser, DecisionOptions())
+    flag("endpoints", numbers(at_least(1)), "sizes of the pool, comma-separated")
+    flag("prompt-tokens", numbers(at_least(16)), "lengths of the prompt, comma-separated")
+    flag("samples", at_least(1), "decisions per combination")
+    flag("seed", int, "same seed, same requests and metrics")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_decision))
+
+
+def run_decision(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    result = decision.run(options_of(DecisionOptions, arguments))
+    print(decision.render(result))
+    complaints = decision.complaints(result)
+    write_json(arguments.json, benchmark="decision", result=result, complaints=complaints)
+    return verdict(complaints, checked=arguments.check)
+
+
 def add_scrape(measurements: Subparsers) -> None:
     """Add `bench scrape`."""
     parser = measurements.add_parser(
@@ -170,7 +198,7 @@ def flags_of(parser: Parser, defaults: msgspec.Struct) -> Callable[[str, Callabl
 
     def add(name: str, kind: Callable[[str], Any], text: str) -> None:
         default = getattr(defaults, name.replace("-", "_"))
-        shown = ",".join(default) if isinstance(default, tuple) else default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         parser.add_argument(
             f"--{name}", type=kind, default=default, metavar="X", help=f"{text} (default: {shown})"
         )
@@ -221,6 +249,18 @@ def duration(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     raise argparse.ArgumentTypeError(f"{text} is not a positive duration")
+
+
+def numbers(one: Callable[[str], int]) -> Callable[[str], tuple[int, ...]]:
+    """A parser of comma-separated numbers."""
+
+    def several(text: str) -> tuple[int, ...]:
+        try:
+            return tuple(one(word) for word in text.split(","))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers") from None
+
+    return several
 
 
 Word = TypeVar("Word", Server, Mode, Policy)

@@ -1,7 +1,9 @@
 """Child processes: ready or an error that says why."""
 
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +93,40 @@ def test_cpu_time_of_a_child_that_ended_is_an_error(tmp_path):
             time.sleep(0.01)
         with pytest.raises(BenchError, match="brief ended with code 0"):
             child.cpu_seconds()
+
+
+def test_children_end_when_the_benchmark_is_killed(tmp_path):
+    started = tmp_path / "started"
+    code = f"""
+import sys, time
+from pathlib import Path
+from benchmarks.children import Child
+orphan = "import time, pathlib; pathlib.Path({str(started)!r}).touch(); time.sleep(60)"
+child = Child("orphan", [sys.executable, "-c", orphan], Path({str(tmp_path)!r}))
+child.wait_until(Path({str(started)!r}).exists)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen(python(code), stdout=subprocess.PIPE) as benchmark:
+        stat = Path(f"/proc/{int(benchmark.stdout.readline())}/stat")
+        assert is_running(stat)
+        benchmark.kill()
+    for _ in range(500):
+        if not is_running(stat):
+            return
+        time.sleep(0.01)
+    raise AssertionError("the child outlived the benchmark")
+
+
+def is_running(stat: Path) -> bool:
+    """Whether the process of a /proc/PID/stat exists and has not ended."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_program_that_does_not_exist_is_named(tmp_path):
+    child = Child("absent", [str(tmp_path / "no-such-program")], tmp_path)
+    with child, pytest.raises(BenchError, match="absent ended with code 127"):
+        child.wait_until(lambda: False)
