@@ -20,11 +20,15 @@ from typing import Final, NamedTuple
 MAX_SERIES_OF_A_NAME: Final = 5000
 """Series of one name that are looked at in one page; later ones are ignored."""
 
-MAX_KNOWN_LABELS: Final = 5000
-"""Label texts one reader remembers the meaning of, before it starts afresh."""
+MAX_LINE: Final = 8192
+"""Bytes of a line that is read; a longer one is absent."""
 
-MAX_KNOWN_LENGTH: Final = 2048
-"""Bytes of a label text that is remembered."""
+MAX_LEARNED_BYTES: Final = 65_536
+"""Bytes of labels not seen before that are read in one page; lines beyond wait for the next page."""
+
+MAX_KNOWN_LABELS: Final = 5000
+MAX_KNOWN_BYTES: Final = 1 << 20
+"""Label texts one reader remembers the meaning of, before it starts afresh."""
 
 MAX_COMMENT: Final = 1024
 """A longer line before the series is not used to recognise the place."""
@@ -38,7 +42,9 @@ ABSENT_PAGES: Final = 10
 _NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:.]*"
 _SPEC: Final = re.compile(rf"\s*({_NAME})\s*(?:\{{(.*)\}})?\s*", re.DOTALL)
 _SPEC_LABEL: Final = re.compile(rf'\s*({_NAME})\s*=\s*(?:"([^"]*)"|([^",{{}}]*?))\s*(?:,|$)')
-_LABEL: Final = re.compile(rb'[ \t,]*([a-zA-Z_:][a-zA-Z0-9_:.]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\[^\n])*)"')
+_LABEL: Final = re.compile(
+    rb'[ \t,]*([a-zA-Z_:][a-zA-Z0-9_:.]*)[ \t]*=[ \t]*"([^"\\\n]*(?:\\[^\n][^"\\\n]*)*)"'
+)
 _LABELS_END: Final = re.compile(rb"[ \t,]*\}")
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
@@ -83,6 +89,7 @@ class Series:
         "_head",
         "_head_at",
         "_known",
+        "_known_bytes",
         "_name",
         "_needles",
         "_only",
@@ -108,6 +115,7 @@ class Series:
         """Label text and blank of the series if it is the only one of its name, else empty."""
         self._known: dict[bytes, Mapping[str, str] | None] = {}
         """Label text -> labels; None when they are not the wanted ones."""
+        self._known_bytes = 0
         self.labels: Mapping[str, str] = {}
         """Labels of the series read last; the same object as long as they are the same."""
         self.skipped = False
@@ -174,18 +182,21 @@ class Series:
         """The thorough way: every series of the name."""
         best: float | None = None
         newest = -math.inf
-        count = 0
+        count = learned = 0
         only = b""
         while count < MAX_SERIES_OF_A_NAME:
             count += 1
             stop = page.find(b"\n", at)
             if stop < 0:
                 stop = len(page)
-            end = page.rfind(b"}", at, stop) + 1 or at
-            labels = self._known.get(page[at:end], _UNKNOWN)
-            if labels is _UNKNOWN:
-                end = _labels_end(page, at, stop)
-                labels = self._learn(page[at:end]) if end >= 0 else None
+            end, labels = at, None
+            if stop - at <= MAX_LINE:
+                end = page.rfind(b"}", at, stop) + 1 or at
+                labels = self._known.get(page[at:end], _UNKNOWN)
+                if labels is _UNKNOWN:
+                    learned += stop - at
+                    end = _labels_end(page, at, stop) if learned <= MAX_LEARNED_BYTES else -1
+                    labels = self._learn(page[at:end]) if end >= 0 else None
             if labels is not None:
                 value, timestamp = _sample(page[end:stop])
                 age = value if self._by_value else timestamp
@@ -203,10 +214,11 @@ class Series:
         labels = _parse_labels(text)
         wanted = all(labels.get(name) == value for name, value in self._wanted.items())
         meaning = labels if wanted else None
-        if len(self._known) >= MAX_KNOWN_LABELS:
+        self._known_bytes += len(text)
+        if len(self._known) >= MAX_KNOWN_LABELS or self._known_bytes > MAX_KNOWN_BYTES:
             self._known.clear()
-        if len(text) <= MAX_KNOWN_LENGTH:
-            self._known[text] = meaning
+            self._known_bytes = len(text)
+        self._known[text] = meaning
         return meaning
 
 
@@ -239,10 +251,12 @@ def _labels_end(page: bytes, at: int, stop: int) -> int:
 
 def _parse_labels(text: bytes) -> dict[str, str]:
     """Labels by name, escapes undone. ``text`` is empty or a well-formed ``{...}``."""
-    return {
-        label[1].decode(): _ESCAPE.sub(_unescape, label[2].decode("utf-8", "replace"))
-        for label in _LABEL.finditer(text, 1)
-    }
+    labels: dict[str, str] = {}
+    position = 1
+    while label := _LABEL.match(text, position):
+        labels[label[1].decode()] = _ESCAPE.sub(_unescape, label[2].decode("utf-8", "replace"))
+        position = label.end()
+    return labels
 
 
 def _unescape(match: re.Match[str]) -> str:

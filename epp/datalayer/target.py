@@ -15,6 +15,7 @@ import logging
 import random
 import ssl
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final, Protocol
 
 from dataplane.clock import Clock
@@ -34,6 +35,10 @@ MAX_BACKOFF_S: Final = 2.0
 
 RELOG_S: Final = 10.0
 """Failures of one endpoint are logged at most this often."""
+
+EXPENSIVE_S: Final = 0.005
+BUSY_SHARE: Final = 0.05
+"""Share of the event loop's time that one endpoint may take whose page takes longer than that to read."""
 
 NOBODY_LISTENS: Final = "connect"
 """Kind of a failure to connect: unlike a slow or broken answer it ends the trust in earlier ones at once."""
@@ -142,16 +147,14 @@ class Target:
     def overdue(self, now: float) -> None:
         """End a scrape that takes longer than ``TIMEOUT_S``."""
         if self._since is not None and now - self._since > TIMEOUT_S:
-            connecting = self._connecting is not None
-            what = "connection is not accepted" if connecting else "metrics request is not answered"
-            self.failed(
-                ScrapeError(
-                    "timeout",
-                    f"the {what} within {TIMEOUT_S:g} s",
-                    "check that the model server is alive and its metrics port reachable",
-                ),
-                retry=False,
-            )
+            what, hint = "metrics request is not answered", "its metrics port reachable"
+            if self._connecting is not None:
+                what = "connection is not accepted"
+                if self._shared.tls is not None:
+                    what, hint = "TLS connection is not established", "its metrics port speaks TLS"
+            detail = f"the {what} within {TIMEOUT_S:g} s"
+            hint = f"check that the model server is alive and {hint}"
+            self.failed(ScrapeError("timeout", detail, hint), retry=False)
 
     def close(self) -> None:
         """Stop for good; nothing is written any more."""
@@ -166,6 +169,7 @@ class Target:
         table, endpoint = shared.table, self.endpoint
         if self.closed or table.generation[endpoint.slot] != endpoint.generation:
             return
+        began = perf_counter()
         fresh, complaint = False, ""
         for kind, read in self._readers:
             try:
@@ -181,7 +185,9 @@ class Target:
         if fresh and shared.keeps_ledger:
             table.end_scrape(endpoint.slot, shared.clock())
         self._failures = 0
-        self._retry_at = 0.0
+        spent = perf_counter() - began
+        if spent > EXPENSIVE_S:
+            self._retry_at = shared.clock() + spent / BUSY_SHARE
         self._report("missing series" if complaint else "", complaint, _MISSING_HINT)
 
     def failed(self, error: ScrapeError, *, retry: bool) -> None:

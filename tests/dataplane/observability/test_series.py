@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from dataplane.observability.series import ABSENT_PAGES, MAX_SERIES_OF_A_NAME, Series, SeriesSpec
+from dataplane.observability.series import (
+    ABSENT_PAGES,
+    MAX_LEARNED_BYTES,
+    MAX_LINE,
+    MAX_SERIES_OF_A_NAME,
+    Series,
+    SeriesSpec,
+)
 
 
 def series(spec: str, **options: bool) -> Series:
@@ -155,7 +162,24 @@ def test_a_missing_series_that_is_not_optional_is_looked_for_in_every_page():
 
 def test_series_of_a_name_past_the_cap_are_ignored():
     page = b"".join(b'm{a="%d"} %d\n' % (i, i) for i in range(MAX_SERIES_OF_A_NAME + 1))
-    assert series("m", newest_by_value=True).read(page) == MAX_SERIES_OF_A_NAME - 1
+    reader = series("m", newest_by_value=True)
+    assert max(filter(None, [reader.read(page) for _ in range(4)])) == MAX_SERIES_OF_A_NAME - 1
+
+
+def test_many_new_labels_are_learned_over_several_pages():
+    size = MAX_LEARNED_BYTES // 3
+    page = b"".join(b'm{a="%d",b="%b"} %d\n' % (i, b"x" * 2000, i) for i in range(size // 100))
+    reader = series("m", newest_by_value=True)
+    first = reader.read(page)
+    found = [reader.read(page) for _ in range(20)]
+    assert first < found[0] < found[-1] == size // 100 - 1
+
+
+def test_a_line_longer_than_the_cap_is_absent():
+    fits = b'm{a="%b"} 1' % (b"x" * (MAX_LINE - len(b'{a=""} 1')))
+    assert series("m").read(fits + b"\n") == 1.0
+    assert series("m").read(fits.replace(b"} 1", b"x} 1") + b"\n") is None
+    assert series("m").read(b'm{a="%b"} 1\nm{a="y"} 2\n' % (b"x" * MAX_LINE)) == 2.0
 
 
 label_values = st.text(alphabet=st.characters(blacklist_categories=["Cs"]), max_size=12)

@@ -313,6 +313,24 @@ def test_a_partial_page_writes_what_it_has_and_refreshes_only_with_the_queue(
     run(scenario())
 
 
+def test_an_endpoint_whose_page_takes_long_to_read_is_asked_less_often(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(target, "EXPENSIVE_S", 0.0)
+    monkeypatch.setattr(target, "BUSY_SHARE", 1e-9)
+
+    async def scenario() -> None:
+        async with Fleet() as fleet:
+            server = await fleet.serve(answer(page()))
+            endpoint = fleet.add(server)
+            await until(lambda: fleet.scrapes(endpoint) >= 1)
+            await asyncio.sleep(0.1)
+            assert len(server.requests) == 1
+            assert fleet.errors.poll == 0
+
+    run(scenario())
+
+
 def test_an_endpoint_that_leaves_while_it_answers_changes_nothing(run: Run):
     async def scenario() -> None:
         async with Fleet() as fleet:
