@@ -109,7 +109,7 @@ class ExtProcServer:
                 listener = _unix_listener(options)
                 self._unix_inode = os.stat(options.unix_path).st_ino
                 self._servers.append(await loop.create_unix_server(self._connection, sock=listener))
-        except BaseException:
+        except BaseException:  # also when it is cancelled, nothing may stay open
             await self.stop()
             raise
         self._lag = LoopLagMonitor(self.metrics, loop)
@@ -223,7 +223,7 @@ async def _tcp_listener(loop: asyncio.AbstractEventLoop, options: ServerOptions,
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = found[0]
             listener = _bound(family, address)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a host name that cannot be one
         raise ConfigError(_why_not(options.host, port, error), path=options.port_flag) from error
     return listener
 
@@ -239,19 +239,20 @@ def _bound(family: int, address: tuple[Any, ...], *, dual_stack: bool = False) -
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.setblocking(False)
         listener.bind(address)
-        return listener
-    except BaseException:
+    except OSError:
         listener.close()
         raise
+    return listener
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
+def _why_not(host: str, port: int, error: OSError | ValueError) -> str:
     where = f"{host}:{port}" if host else f"port {port}"
-    if error.errno == errno.EADDRINUSE:
+    number = getattr(error, "errno", None)
+    if number == errno.EADDRINUSE:
         return f"{where} is in use by another process; stop it or choose another port"
-    if error.errno == errno.EACCES:
+    if number == errno.EACCES:
         return f"{where} may not be opened by this user; choose a port above 1023"
-    return f"cannot listen on {where}: {error.strerror or error}"
+    return f"cannot listen on {where}: {getattr(error, 'strerror', None) or error}"
 
 
 def _unix_listener(options: ServerOptions) -> socket.socket:
@@ -262,14 +263,11 @@ def _unix_listener(options: ServerOptions) -> socket.socket:
         _remove_stale_socket(path)
         listener.bind(path)
         listener.listen(options.backlog)
-        return listener
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         listener.close()
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot listen on {path}: {reason}", path=options.unix_flag) from error
-    except BaseException:
-        listener.close()
-        raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"cannot listen on {path!r}: {reason}", path=options.unix_flag) from error
+    return listener
 
 
 def _remove_stale_socket(path: str) -> None:

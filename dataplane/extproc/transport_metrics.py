@@ -23,6 +23,7 @@ class TransportMetrics:
     """Plain counters; ``open`` values are differences of two of them."""
 
     __slots__ = (
+        "buffered_bytes",
         "bytes_in",
         "bytes_out",
         "connections_closed",
@@ -60,6 +61,7 @@ class TransportMetrics:
         self.frames_out = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.buffered_bytes = 0
         self.handler_errors = 0
         self.tls_reloads = 0
         self.tls_reload_failures = 0
@@ -151,6 +153,7 @@ _COUNTERS = {
 _GAUGES = {
     "connections_open": ("connections_open", "Connections open"),
     "streams_open": ("streams_open", "Streams open"),
+    "buffered_bytes": ("buffered_bytes", "Bytes of unfinished messages and of answers peers do not take yet"),
     "loop_lag_last_seconds": ("lag_last_s", "Last sampled delay of the event loop"),
 }
 

@@ -129,9 +129,8 @@ class Connection(Link, asyncio.Protocol):
     def _read_frames(self, data: bytes) -> int:
         """Handle the whole frames in ``data``; returns where the first incomplete one starts.
 
-        The usual frame, DATA with whole messages for a handler that wants them, is handled right here, and
-        no object is made for it but the message. Three facts select it: the type is 0, no flag but
-        END_STREAM is set, and ``stream.pending`` is None. All others go through the table.
+        DATA with whole messages for a handler that wants them is handled right here, and no object is made
+        for it but the message. It is told by its type and flags and by ``stream.pending`` being None.
         """
         size = len(data)
         pos = frames = 0
@@ -178,8 +177,6 @@ class Connection(Link, asyncio.Protocol):
                     stream.on_message(data[body:stop])
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
                 self.handler_failed(stream, error)
-            if stream.finished:
-                continue
             if start != end:
                 self._guarded(sid, payload.receive, self, stream, data[start:end], flags)
             elif flags:

@@ -4,8 +4,9 @@ The transport calls a `StreamFactory` when a stream opens and gives it a `Stream
 returns hears of whole gRPC messages. All calls happen on the event loop's thread and none may block.
 
 How a stream ends: either the handler calls `StreamWriter.finish`, and hears nothing after that, or the
-transport ends it (reset by the peer, connection lost, broken protocol, deadline, drain time-out, an
-exception in the handler) and calls `StreamHandler.on_cancel` once. Never both.
+transport ends it (reset by the peer, connection lost, broken protocol, deadline, drain time-out, an exception
+in the handler) and calls `StreamHandler.on_cancel` once. Never both. A reset is no sign of failure: Envoy
+ends every ext_proc stream with RST_STREAM as soon as it needs no further answer.
 """
 
 from __future__ import annotations

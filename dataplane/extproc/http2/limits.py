@@ -23,7 +23,7 @@ from dataplane.extproc.http2.errors import ConnectionFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Caps of one connection. Sizes in bytes, times in seconds."""
+    """Caps of one connection unless they say otherwise. Sizes in bytes, times in seconds."""
 
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
     """Largest frame payload accepted. Envoy cuts its DATA at 16 KiB whatever is announced."""
@@ -55,6 +55,13 @@ class Limits:
 
     max_connection_send_buffer: int = 128 * 1024 * 1024
     """The same for all streams of a connection together."""
+
+    max_server_streams: int = 65_536
+    """Streams of all connections of a server together; beyond it REFUSED_STREAM."""
+
+    max_server_buffer: int = 1024 * 1024 * 1024
+    """Bytes held for all connections of a server together, unfinished messages and waiting answers; the
+    stream that goes past it ends as at the limits of its connection."""
 
     max_control_backlog: int = 1024 * 1024
     """Bytes of answers other than DATA written while the socket is behind; beyond it the connection is

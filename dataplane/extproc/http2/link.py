@@ -206,6 +206,20 @@ class Link:
                 if self.unwritten > MAX_UNWRITTEN:
                     self._write_out()
 
+    def count_queued(self, size: int) -> None:
+        """``size`` more bytes wait for the peer, or fewer."""
+        self.queued += size
+        self.metrics.buffered_bytes += size
+
+    def count_unfinished(self, size: int) -> None:
+        """``size`` more bytes of unfinished messages are held, or fewer."""
+        self.reassembly_bytes += size
+        self.metrics.buffered_bytes += size
+
+    def server_is_full(self) -> bool:
+        """All connections together hold more than they may."""
+        return self.metrics.buffered_bytes > self.limits.max_server_buffer
+
     # -- receive windows ---------------------------------------------------------------------------
 
     def debit(self, size: int) -> None:

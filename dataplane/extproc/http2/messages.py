@@ -79,9 +79,7 @@ class MessageBuffer:
 
 
 def decoded(flag: int, message: bytes, encoding: bytes, limit: int) -> bytes:
-    """The message as the peer's application wrote it; raises MessageFault when it cannot be had."""
-    if flag == 0:
-        return message
+    """A flagged message as the peer's application wrote it; raises MessageFault when it cannot be had."""
     if flag != 1:
         raise MessageFault(GrpcStatus.INTERNAL, f"message flag {flag} is not defined")
     if encoding == b"gzip":

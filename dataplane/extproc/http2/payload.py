@@ -86,7 +86,7 @@ def _deliver(conn: Link, stream: Stream, piece: bytes) -> int:
     buffer = stream.pending
     if buffer is None:
         buffer = stream.pending = MessageBuffer(limit)
-    conn.reassembly_bytes -= buffer.held
+    conn.count_unfinished(-buffer.held)
     completed = 0
     for flag, message in buffer.feed(piece):
         completed += 1
@@ -98,9 +98,9 @@ def _deliver(conn: Link, stream: Stream, piece: bytes) -> int:
             conn.handler_failed(stream, error)
         if stream.finished:
             return completed
-    conn.reassembly_bytes += buffer.held
-    if conn.reassembly_bytes > conn.limits.max_reassembly_bytes:
-        raise MessageFault(GrpcStatus.RESOURCE_EXHAUSTED, "too many unfinished messages on the connection")
+    conn.count_unfinished(buffer.held)
+    if conn.reassembly_bytes > conn.limits.max_reassembly_bytes or conn.server_is_full():
+        raise MessageFault(GrpcStatus.RESOURCE_EXHAUSTED, "too many unfinished messages")
     if buffer.is_empty and stream.body_left is None:
         stream.pending = None
     return completed

@@ -100,7 +100,11 @@ def _on_request(conn: Link, stream_id: int, flags: int, block: bytes) -> None:
     if conn.goaway_is_final:
         conn.remember_reset(stream_id)
         return
-    if len(conn.streams) >= conn.limits.max_concurrent_streams:
+    limits = conn.limits
+    if (
+        len(conn.streams) >= limits.max_concurrent_streams
+        or conn.metrics.streams_open >= limits.max_server_streams
+    ):
         conn.metrics.streams_refused += 1
         conn.floods.count(Flood.STREAM_ERROR)
         conn.write_reset(stream_id, ErrorCode.REFUSED_STREAM)

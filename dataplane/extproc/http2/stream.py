@@ -175,7 +175,7 @@ class Stream:
     def release_pending(self) -> None:
         """Forget an unfinished message; further DATA takes the slow path."""
         if self.pending is not None:
-            self.conn.reassembly_bytes -= self.pending.held
+            self.conn.count_unfinished(-self.pending.held)
         self.pending = NO_MESSAGES
 
     def emit_frame(self) -> None:
@@ -184,7 +184,7 @@ class Stream:
         size = min(self.queued, self.send_window, conn.send_window, conn.send_frame_limit)
         self.queued -= size
         self.send_window -= size
-        conn.queued -= size
+        conn.count_queued(-size)
         conn.send_window -= size
         conn.unwritten += size
         conn.frames_out += 1
@@ -206,7 +206,7 @@ class Stream:
 
     def drop_queue(self) -> None:
         """Forget everything queued."""
-        self.conn.queued -= self.queued
+        self.conn.count_queued(-self.queued)
         self.queued = 0
         self.queue = None
         self.ending = None
@@ -217,11 +217,15 @@ class Stream:
             self.queue = deque()
         self.queue.extend(part for part in parts if part)
         self.queued += size
-        conn.queued += size
+        conn.count_queued(size)
         self.wait_turn()
         conn.pump()
         limits = conn.limits
-        if self.queued > limits.max_stream_send_buffer or conn.queued > limits.max_connection_send_buffer:
+        if (
+            self.queued > limits.max_stream_send_buffer
+            or conn.queued > limits.max_connection_send_buffer
+            or (self.queued and conn.server_is_full())
+        ):
             conn.overflow(self)
 
     def _take(self, size: int) -> None:

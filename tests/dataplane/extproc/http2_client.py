@@ -205,13 +205,14 @@ class Peer:
         greet: bool = True,
         acknowledge: bool = True,
         client_settings: bytes | None = None,
+        metrics: TransportMetrics | None = None,
     ) -> None:
         self.events: list[Any] = []
         self.handlers: list[Recorder] = []
         self.limits = limits or Limits()
         self.loop = FakeLoop()
         self.transport = FakeTransport()
-        self.metrics = TransportMetrics()
+        self.metrics = metrics or TransportMetrics()
         self.reader = HeadReader({PATH: self._open}, self.limits)
         self._handler = handler
         self.connection = Connection(self.reader, self.limits, self.metrics, loop=self.loop)  # type: ignore[arg-type]

@@ -190,6 +190,7 @@ def test_watch_that_is_cancelled_listens_no_more(server: Running, channel: grpc.
         ([b"\x0a\x05abc"], "the request is cut short"),
         ([b"\x0a\x01\xff"], "service is not UTF-8"),
         ([b"\x0b"], "the request is not a HealthCheckRequest"),
+        ([b"\xff" * 12], "the request is not a HealthCheckRequest"),
     ],
 )
 def test_requests_that_are_not_understood(

@@ -28,6 +28,7 @@ from tests.dataplane.extproc.http2_client import (
     reset,
     reset_codes,
     settings,
+    status_of,
     window_update,
 )
 
@@ -202,3 +203,50 @@ def test_largest_frame_may_come_in_tiny_reads():
     for start in range(0, len(whole), 7):
         assert peer.feed(whole[start : start + 7]) == []
     assert peer.events[-1] == ("message", 1, bytes(16_379))
+
+
+def test_streams_of_all_connections_are_capped_together():
+    limits = Limits(max_server_streams=3)
+    first = Peer(limits=limits)
+    second = Peer(limits=limits, metrics=first.metrics)
+    assert first.feed(request(1), request(3)) == []
+    assert reset_codes(second.feed(request(1), request(3))) == {3: ErrorCode.REFUSED_STREAM}
+    first.feed(reset(1))
+    assert second.feed(request(5)) == []
+
+
+def test_bytes_held_for_all_connections_are_capped_together():
+    limits = Limits(max_server_buffer=1000)
+    first = Peer(limits=limits, client_settings=settings((4, 0)))
+    second = Peer(limits=limits, client_settings=settings((4, 0)), metrics=first.metrics)
+    first.feed(request(1), frame(DATA, 0, 1, message(bytes(5000))[:505]))
+    second.feed(request(1), request(3))
+    second.handlers[0].writer.send(bytes(495))
+    second.loop.run()
+    assert first.metrics.buffered_bytes == 1000
+    assert second.handlers[0].writer.is_open
+
+    second.handlers[1].writer.send(b"")
+    second.loop.run()
+    assert reset_codes(second.sent()) == {3: ErrorCode.ENHANCE_YOUR_CALM}
+    answer = first.feed(frame(DATA, 0, 1, b"x"))
+    assert status_of(answer) == b"8"
+    assert first.metrics.buffered_bytes == 500
+    first.connection.connection_lost(None)
+    second.connection.connection_lost(None)
+    assert first.metrics.buffered_bytes == 0
+    assert first.metrics.streams_open == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_frame_size", 16_383),
+        ("stream_window", 65_534),
+        ("connection_window", 1 << 31),
+        ("max_message_size", 0),
+    ],
+)
+def test_limit_out_of_range_is_refused_by_name(name: str, value: int):
+    with pytest.raises(ValueError, match=f"{name}: {value} is not within"):
+        Limits(**{name: value})  # type: ignore[arg-type]

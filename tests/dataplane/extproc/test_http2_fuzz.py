@@ -86,8 +86,11 @@ def check(peer: Peer, answer: bytes) -> None:
     assert len(connection.resets) <= LIMITS.max_remembered_resets
     assert peer.metrics.streams_open == len(connection.streams)
 
+    assert peer.metrics.buffered_bytes == connection.queued + connection.reassembly_bytes
+
     connection.connection_lost(None)
     peer.loop.run()
+    assert peer.metrics.buffered_bytes == 0
     for _, stream_id in [event for event in peer.events if event[0] == "open"]:
         mine = [event[0] for event in peer.events if event[1] == stream_id]
         assert mine.count("cancel") <= 1

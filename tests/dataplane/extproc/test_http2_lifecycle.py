@@ -163,6 +163,32 @@ def test_handler_may_answer_on_another_stream():
     assert list(peer.connection.streams) == [3]
 
 
+def test_frames_behind_the_message_that_closed_the_connection_are_not_handled():
+    class Closes(Recorder):
+        def on_message(self, message: bytes) -> None:
+            super().on_message(message)
+            peer.connection.close("enough")
+
+    peer = Peer(Closes)
+    answer = peer.feed(request(1), frame(DATA, 0, 1, message(b"a") + message(b"b")), request(3))
+    assert status_of(answer) == b"14"
+    assert peer.events == [("open", 1), ("message", 1, b"a"), ("cancel", 1)]
+    assert peer.transport.is_closed
+
+
+def test_what_handlers_send_while_their_connection_ends_goes_nowhere():
+    class SendsToTheOther(Recorder):
+        def on_cancel(self) -> None:
+            super().on_cancel()
+            peer.handlers[1].writer.send(b"too late")
+
+    peer = Peer(SendsToTheOther)
+    peer.feed(request(1), request(3))
+    answer = peer.feed(frame(PING, 0, 1, bytes(8)))
+    assert [found.kind for found in answer] == [GOAWAY]
+    assert peer.events == [("open", 1), ("open", 3), ("cancel", 1), ("cancel", 3)]
+
+
 def test_reset_by_the_peer_cancels_once():
     peer = Peer()
     peer.feed(request(1))

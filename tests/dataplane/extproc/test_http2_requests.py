@@ -175,6 +175,13 @@ def test_get_is_answered_with_http_405_and_head_without_a_body():
     assert peer.metrics.streams_open == 0
 
 
+def test_connect_needs_no_path_and_is_refused_like_other_methods():
+    peer = Peer()
+    fields = [(b":method", b"CONNECT"), (b":authority", b"elsewhere:443")]
+    head, _ = peer.feed(frame(HEADERS, END_HEADERS, 1, block(fields)))
+    assert fields_of(head.payload)[b":status"] == b"405"
+
+
 def test_refused_request_may_finish_its_body_but_not_send_without_end():
     limits = Limits(max_refused_body=20_000)
     peer = Peer(limits=limits)

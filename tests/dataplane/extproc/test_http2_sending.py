@@ -95,6 +95,16 @@ def test_finish_with_a_status_before_anything_was_sent_is_trailers_only():
     assert end == Frame(RST_STREAM, 0, 1, struct.pack(">L", ErrorCode.NO_ERROR))
 
 
+def test_status_without_a_message_sends_none():
+    peer = Peer()
+    opened(peer).writer.finish(7)
+    assert fields_of(flushed(peer)[0].payload) == {
+        b":status": b"200",
+        b"content-type": b"application/grpc",
+        b"grpc-status": b"7",
+    }
+
+
 def test_long_status_messages_are_cut_at_a_whole_character():
     peer = Peer()
     opened(peer).writer.finish(13, "ä" * 2000)

@@ -53,6 +53,18 @@ async def test_address_that_is_not_here():
     assert text == "--grpc-port: cannot listen on 192.0.2.1:0: Cannot assign requested address"
 
 
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "x" * 64 + ".invalid", "with space"])
+async def test_host_that_cannot_be_resolved(host: str):
+    text = await refusal(ServerOptions(host=host, port=0))
+    assert text.startswith(f"--grpc-port: cannot listen on {host}:0: ")
+
+
+@pytest.mark.parametrize("path", ["/tmp/with\0nul", "/tmp/" + "x" * 200])
+async def test_unix_path_that_cannot_be_one(path: str):
+    text = await refusal(ServerOptions(port=None, unix_path=path))
+    assert text.startswith(f"--grpc-unix-path: cannot listen on {path!r}: ")
+
+
 async def test_free_port_is_readable_and_reached_by_ipv4_and_ipv6():
     server = ExtProcServer(ServerOptions(port=0), SERVICES)
     assert server.port == 0
@@ -78,6 +90,20 @@ async def test_unix_socket_is_removed_when_the_server_stops(tmp_path: Path):
         os.stat(path)
 
 
+async def test_unix_socket_that_was_replaced_or_removed_meanwhile_is_left_alone(tmp_path: Path):
+    path = tmp_path / "s"
+    for replace in (True, False):
+        server = ExtProcServer(ServerOptions(port=None, unix_path=str(path)), SERVICES)
+        await server.start()
+        os.unlink(path)
+        if replace:
+            path.write_text("precious")
+        await server.stop()
+        if replace:
+            assert path.read_text() == "precious"
+            os.unlink(path)
+
+
 async def test_stale_unix_socket_is_replaced(tmp_path: Path):
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as left_behind:
@@ -94,7 +120,7 @@ async def test_unix_socket_of_another_process_stays(tmp_path: Path):
         other.listen()
         text = await refusal(ServerOptions(port=None, unix_path=path))
         assert text == (
-            f"--grpc-unix-path: cannot listen on {path}: "
+            f"--grpc-unix-path: cannot listen on {path!r}: "
             "another process listens there; stop it or choose another path"
         )
         assert stat.S_ISSOCK(os.stat(path).st_mode)

@@ -38,6 +38,7 @@ def test_names_and_values_of_one_connection():
         "pointsman_extproc_frames_sent_total": 3 + 4,  # SETTINGS, WINDOW_UPDATE and an ACK first
         "pointsman_extproc_received_bytes_total": peer.metrics.bytes_in,
         "pointsman_extproc_sent_bytes_total": peer.metrics.bytes_out,
+        "pointsman_extproc_buffered_bytes": 0,
         "pointsman_extproc_handler_errors_total": 0,
         "pointsman_extproc_tls_reloads_total": 0,
         "pointsman_extproc_tls_reload_failures_total": 0,

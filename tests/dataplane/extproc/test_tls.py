@@ -154,6 +154,12 @@ def test_flag_that_is_not_understood_is_refused_with_a_suggestion(
     assert str(caught.value) == f'{text} (did you mean "{suggestion}"?)'
 
 
+def test_suites_openssl_does_not_have_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(tls._SUITES, "TLS_RSA_WITH_RC4_128_SHA", "RC4-SHA")
+    with pytest.raises(ConfigError, match="--tls-cipher-suites: none of these suites is available here"):
+        ServerTls(TlsOptions(cipher_suites=("TLS_RSA_WITH_RC4_128_SHA",)), TransportMetrics())
+
+
 def encrypted(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
     key = serialization.load_pem_private_key(pair[1], None)
     how = serialization.BestAvailableEncryption(b"secret")
