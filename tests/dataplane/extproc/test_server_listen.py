@@ -1,5 +1,6 @@
 """Where the server listens, and what it says when it cannot."""
 
+import errno
 import os
 import socket
 import stat
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dataplane.errors import ConfigError
+from dataplane.extproc import server as server_module
 from dataplane.extproc.http2 import Limits
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from tests.dataplane.extproc.http2_client import PING, PREFACE, frame, settings
@@ -43,6 +45,15 @@ async def test_port_in_use_on_all_interfaces():
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
+async def test_port_that_this_user_may_not_open(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_args: object, **_kwargs: object) -> socket.socket:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(server_module, "_bound", refuse)
+    text = await refusal(ServerOptions(port=443))
+    assert text == "--grpc-port: port 443 may not be opened by this user; choose a port above 1023"
+
+
 async def test_port_out_of_range(host: str):
     text = await refusal(ServerOptions(host=host, port=65_536))
     assert text == "--grpc-port: 65536 is not a port; choose one between 0 and 65535"

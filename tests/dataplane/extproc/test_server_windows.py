@@ -10,6 +10,7 @@ import h2.events
 import h2.settings
 import pytest
 
+from dataplane.extproc import server as server_module
 from dataplane.extproc.server import ServerOptions
 from tests.dataplane.extproc.http2_client import (
     ACK,
@@ -84,6 +85,17 @@ def test_client_that_is_slow_to_read_is_waited_for(server: Running):
         frames = frames_of(b"".join(pieces))
         assert b"".join(found.payload for found in frames if found.kind == DATA) == message(bytes(SIZE)) * 3
         assert server.run(lambda: connection.queued) == 0
+
+
+def test_stop_cuts_a_client_that_does_not_read(server: Running, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server_module, "STOP_GRACE_S", 0.05)
+    with connect(server.target) as raw:
+        wide = settings((4, 0x7FFF_FFFF)) + window_update(0, 0x7FFF_FFFF - 65_535)
+        raw.sendall(PREFACE + wide + request(1) + frame(DATA, 0, 1, message(b"big %d" % SIZE)))
+        assert raw.recv(1)
+        server.call(server.server.stop())
+        assert server.server.connections == 0
+        assert server.server.metrics.buffered_bytes == 0
 
 
 def wait_for(function: Callable[[], Any]) -> Any:
