@@ -20,6 +20,7 @@ import contextlib
 import datetime
 import errno
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,7 +147,8 @@ class AdminServer:
             listener = _all_addresses(self._wanted_port)
             return await loop.create_server(connection, sock=listener, backlog=MAX_CONNECTIONS)
         except OSError as error:
-            reason = error.strerror or str(error)
+            number = error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.strerror or str(error)
             raise ConfigError(
                 f"cannot listen on port {self._wanted_port} of {self._host or 'all addresses'}: {reason}; "
                 f"free it or choose another one with {self._port_flag}",

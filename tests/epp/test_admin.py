@@ -194,8 +194,10 @@ async def test_a_taken_port_is_said_with_port_and_flag(process: Process):
         server = AdminServer("127.0.0.1", port, process.pages())
         with pytest.raises(ConfigError) as caught:
             await server.start()
-    assert str(caught.value).startswith(f"--metrics-port: cannot listen on port {port} of 127.0.0.1: ")
-    assert str(caught.value).endswith("; free it or choose another one with --metrics-port")
+    assert str(caught.value) == (
+        f"--metrics-port: cannot listen on port {port} of 127.0.0.1: Address already in use; "
+        "free it or choose another one with --metrics-port"
+    )
     await server.stop()
 
 
