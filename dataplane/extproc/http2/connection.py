@@ -1,5 +1,4 @@
-"""The asyncio protocol of one connection: bytes in, frames dispatched, one write out, and the connection's
-life.
+"""The asyncio protocol of one connection: bytes in, frames dispatched, one write out; begin and end.
 
 `Connection.data_received` is the hot path of the whole transport; everything it does not do itself is a
 function ``(connection, data, start, end, flags, stream_id)`` in `payload`, `requests` or `control`. It
@@ -221,6 +220,7 @@ class Connection(Link, asyncio.Protocol):
             return b""
         self._tail = []
         self._intake = None
+        self._age = 0
         self._greet()
         _, _, kind, flags, _ = _unpack_header(data, len(PREFACE))
         if kind != SETTINGS or flags & ACK:

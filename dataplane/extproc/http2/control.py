@@ -1,5 +1,4 @@
-"""Frames that carry no request: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM, PRIORITY, and what is
-unknown."""
+"""Frames that carry no request: settings, pings, windows, resets, priorities, and what is unknown."""
 
 from __future__ import annotations
 

@@ -38,10 +38,8 @@ from dataplane.extproc.transport_metrics import TransportMetrics
 
 log = logging.getLogger(__name__)
 
-
 MAX_UNWRITTEN: Final = 256 * 1024
-"""Queued DATA that is moved to the output before it is written, so that the socket can say when it is
-behind."""
+"""Queued DATA moved to the output before it is written, so that the socket can say when it is behind."""
 
 
 @dataclass(slots=True)
@@ -155,15 +153,13 @@ class Link:
         metrics.frames_out += self.frames_out
         self.frames_out = 0
         if not self.send_frame_limit:
-            self._count_backlog(len(data), transport)
+            # What is written while the socket is behind is answers to a peer that asks and does not read.
+            self.backlog += len(data)
+            if self.backlog > self.limits.max_control_backlog:
+                log.warning("dropping a connection that does not read what it is sent")
+                transport.abort()
+                return
         transport.write(data)
-
-    def _count_backlog(self, size: int, transport: asyncio.Transport) -> None:
-        """What is written while the socket is behind is answers to a peer that asks and does not read."""
-        self.backlog += size
-        if self.backlog > self.limits.max_control_backlog:
-            log.warning("dropping a connection that does not read what it is sent")
-            transport.abort()
 
     def flush_soon(self) -> None:
         """Flush once the current callback is done; for what is sent outside a read."""

@@ -1,5 +1,4 @@
-"""DATA frames off the fast path: padding, pieces of messages, compression, counted bodies, streams that are
-closed.
+"""DATA frames off the fast path: padding, pieces of messages, compression, closed streams.
 
 `Connection.data_received` handles the usual frame itself, whole messages on a stream whose handler wants
 them, and leaves the rest to these functions.

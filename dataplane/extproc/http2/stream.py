@@ -221,10 +221,10 @@ class Stream:
         self.wait_turn()
         conn.pump()
         limits = conn.limits
-        if (
+        if self.queued and (
             self.queued > limits.max_stream_send_buffer
             or conn.queued > limits.max_connection_send_buffer
-            or (self.queued and conn.server_is_full())
+            or conn.server_is_full()
         ):
             conn.overflow(self)
 

@@ -1,5 +1,4 @@
-"""A peer for `Connection` without sockets: builds frames byte by byte, runs the event loop by hand, reads
-the answer."""
+"""A peer for `Connection` without sockets: builds frames, runs the event loop by hand, reads answers."""
 
 import struct
 from collections.abc import Callable, Sequence

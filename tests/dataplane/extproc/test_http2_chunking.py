@@ -1,5 +1,4 @@
-"""Any chunking of the same bytes gives the same handler events and the same answer; `h2` is the client and
-the oracle.
+"""Any chunking of the same bytes gives the same events and the same answer; `h2` is client and oracle.
 
 A script of client actions is played once against a connection, frame by frame, with `h2` building the bytes
 and checking every answer. The recorded bytes are then replayed in other chunks to fresh connections.

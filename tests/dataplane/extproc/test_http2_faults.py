@@ -1,5 +1,4 @@
-"""Frames that break RFC 9113 end the stream or the connection with the code the RFC names, and nothing
-else."""
+"""Frames that break RFC 9113 end the stream or the connection with the code that the RFC names."""
 
 import struct
 

@@ -1,5 +1,4 @@
-"""Each flood limit lets its number of frames pass in an interval, ends the connection at one more, and is
-counted."""
+"""Each limit lets its number of frames pass and ends the connection at one more."""
 
 from collections.abc import Callable
 

@@ -1,5 +1,4 @@
-"""Broken input of every kind: nothing escapes, every stream has one end, the answer stays well-formed,
-memory bounded."""
+"""Broken input of every kind: nothing escapes, every stream has one end, memory stays bounded."""
 
 import struct
 from typing import Any

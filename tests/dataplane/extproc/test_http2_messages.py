@@ -1,5 +1,4 @@
-"""gRPC messages come out whole however they are cut, and what cannot be read ends its stream with the right
-status."""
+"""gRPC messages come out whole however they are cut; what cannot be read has the right status."""
 
 import gzip
 import zlib

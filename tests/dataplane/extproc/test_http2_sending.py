@@ -1,5 +1,4 @@
-"""What is sent never exceeds the peer's windows and frame size, keeps its order, and waits within named
-caps."""
+"""What is sent never exceeds the peer's windows and frame size, keeps its order, waits within caps."""
 
 import struct
 
