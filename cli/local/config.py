@@ -1,23 +1,27 @@
 """The one YAML file that drives a gateway on one machine: `deploy/local.yaml`.
 
-Decoding is strict: an unknown field, a wrong type or a value out of range is refused with its path
-(`pools[1].simulator.replicas`) and, for a misspelt field, the nearest known one. Ports are optional
-everywhere; 0 means "a free one". What the file means for processes is decided in `cli.local.plan`.
+Decoding is strict and tells all mistakes at once, each with its path (`pools[1].simulator.replicas`) and,
+for a misspelt field, the nearest known one. Ports are optional everywhere; 0 means "a free one". What the
+file means for processes is decided in `cli.local.plan`.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
-import yaml
-from msgspec import inspect
 
-from dataplane.errors import ConfigError, did_you_mean
+from dataplane.config.decode import Duration, Quantity, decode_struct
+from dataplane.config.document import read_document
+from dataplane.config.problems import raise_any
+from dataplane.errors import ConfigError
 
 MIB = 1024 * 1024
+BODY_BYTES = range(MIB, 64 * MIB + 1)
+IDLE_TIMEOUT_MAX_S = 3600
+FAILURE_MODES = ("FailOpen", "FailClose")
+MAX_POOLS = 32
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")]
@@ -37,14 +41,20 @@ class GatewaySection(Section, frozen=True, kw_only=True):
     """Port of the public listener; a port in use is an error, 0 takes a free one."""
     admin_port: Port = 0
     """Envoy's admin interface, always on loopback."""
-    max_body_bytes: Annotated[int, msgspec.Meta(ge=MIB, le=64 * MIB)] = 16 * MIB
+    max_request_body: Quantity = Quantity(16 * MIB)
     """Largest request body; beyond it the answer is 413. Also what one connection may buffer."""
-    stream_idle_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 300.0
+    stream_idle_timeout: Duration = Duration(300)
     """A request or response without a byte for this long is ended. There is no limit on its total time."""
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Envoy's worker threads."""
     observe_responses: bool = True
     """Show response bodies to the pickers, for usage, TTFT and cached tokens. False saves CPU."""
+
+    def __post_init__(self) -> None:
+        if self.max_request_body not in BODY_BYTES:
+            raise ConfigError("must be between 1Mi and 64Mi", path="maxRequestBody")
+        if not 0 < self.stream_idle_timeout <= IDLE_TIMEOUT_MAX_S:
+            raise ConfigError("must be more than 0s and at most 1h", path="streamIdleTimeout")
 
 
 class SimulatorSection(Section, frozen=True, kw_only=True):
@@ -62,7 +72,7 @@ class SimulatorSection(Section, frozen=True, kw_only=True):
 class PickerSection(Section, frozen=True, kw_only=True):
     """The Endpoint Picker of one pool."""
 
-    config: Mapping[str, Any] | None = None
+    config: dict[str, Any] | None = None
     """An EndpointPickerConfig; the built-in scorers when left out. File discovery is added to it."""
     grpc_port: Port = 0
     health_port: Port = 0
@@ -75,42 +85,61 @@ class PoolSection(Section, frozen=True, kw_only=True):
     """Model servers of one model, with their picker."""
 
     name: Name
-    models: Annotated[list[Text], msgspec.Meta(min_length=1, max_length=64)]
+    models: list[Text]
     """Names clients may ask for in `model`; the first is the one the simulated servers report."""
-    failure_mode: Literal["FailOpen", "FailClose"] = "FailOpen"
+    failure_mode: str = "FailOpen"
     """Without the picker: round robin over the pool, or 503."""
     simulator: SimulatorSection = SimulatorSection()
     picker: PickerSection = PickerSection()
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ConfigError("names no model", path="models")
+        if self.failure_mode not in FAILURE_MODES:
+            raise ConfigError(f"must be {' or '.join(FAILURE_MODES)}", path="failureMode")
 
 
 class LocalConfig(Section, frozen=True, kw_only=True):
     """The whole file."""
 
     gateway: GatewaySection = GatewaySection()
-    pools: Annotated[list[PoolSection], msgspec.Meta(min_length=1, max_length=32)]
+    pools: list[PoolSection]
+
+
+def check_pools(pools: Sequence[PoolSection]) -> None:
+    """Refuse what is right in each pool and wrong in all together; asked only when each is right."""
+    if not 0 < len(pools) <= MAX_POOLS:
+        raise ConfigError(f"must name between 1 and {MAX_POOLS} pools", path="pools")
+    check_unique((pool.name for pool in pools), "pool name")
+    check_unique((model for pool in pools for model in pool.models), "model")
+
+
+def check_unique(names: Iterable[str], what: str) -> None:
+    """Refuse a name that two pools claim."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ConfigError(f"{what} {twice[0]!r} appears more than once", path="pools")
 
 
 def load(path: Path) -> LocalConfig:
-    """Read and check a file. Raises `ConfigError` with the path inside the document."""
+    """Read and check a file. Raises `ConfigError` with every mistake and its path inside the document."""
     try:
-        text = path.read_text()
+        text = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}; name another file with --config") from None
     return parse(text)
 
 
-def parse(text: str) -> LocalConfig:
+def parse(text: str | bytes) -> LocalConfig:
     """Check the text of a file. Raises `ConfigError`."""
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"is not YAML: {str(error).replace(chr(10), ' ')}") from None
-    try:
-        config = msgspec.convert(document, LocalConfig)
-    except msgspec.ValidationError as error:
-        raise located(str(error)) from None
-    check_unique((pool.name for pool in config.pools), "pools", "pool name")
-    check_unique((model for pool in config.pools for model in pool.models), "pools", "model")
+    problems: list[ConfigError] = []
+    document = read_document(text, problems)
+    raise_any(problems)
+    config = decode_struct(document, LocalConfig, "", problems)
+    raise_any(problems)
+    if config is None:
+        raise AssertionError("unreachable: decoding without a problem yields a value")
+    check_pools(config.pools)
     return config
 
 
@@ -129,39 +158,3 @@ def with_free_ports(config: LocalConfig) -> LocalConfig:
             for pool in config.pools
         ],
     )
-
-
-def check_unique(names: Iterable[str], path: str, what: str) -> None:
-    """Refuse a name that two pools claim."""
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ConfigError(f"{what} {twice[0]!r} appears more than once", path=path)
-
-
-def located(message: str) -> ConfigError:
-    """Turn msgspec's message into one with a path in front and a suggestion behind."""
-    text, _, where = message.partition(" - at `$")
-    path = where.rstrip("`").removeprefix(".")
-    field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", text)
-    if field:
-        place = f"{path}.{field[2]}".lstrip(".")
-        if field[1] == "missing required":
-            return ConfigError("is required", path=place)
-        return ConfigError(f"unknown field{did_you_mean(field[2], choices_at(path))}", path=place)
-    if text.startswith("Invalid enum value"):
-        return ConfigError(f"must be one of {', '.join(choices_at(path))}", path=path)
-    return ConfigError(text[0].lower() + text[1:], path=path)
-
-
-def choices_at(path: str) -> list[str]:
-    """What may stand at `path` of the file: the fields of a section, or the values of a choice."""
-    node: Any = inspect.type_info(LocalConfig)
-    for step in re.findall(r"\w+|\[[^\]]*\]", path):
-        if step.startswith("["):
-            node = node.item_type if isinstance(node, inspect.ListType) else None
-        else:
-            fields = node.fields if isinstance(node, inspect.StructType) else ()
-            node = next((field.type for field in fields if field.encode_name == step), None)
-    if isinstance(node, inspect.StructType):
-        return [field.encode_name for field in node.fields]
-    return [str(value) for value in node.values] if isinstance(node, inspect.LiteralType) else []

@@ -109,7 +109,7 @@ def connection_manager(plan: Plan) -> dict[str, Any]:
         "normalize_path": True,
         "preserve_external_request_id": True,
         "request_headers_timeout": "10s",
-        "stream_idle_timeout": f"{plan.stream_idle_timeout_s}s",
+        "stream_idle_timeout": f"{plan.stream_idle_timeout_s:g}s",
         "http_filters": [strip_filter(), body_filter(), picker_filter(plan), router_filter()],
         "route_config": {
             "name": "public",

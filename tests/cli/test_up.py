@@ -21,11 +21,11 @@ def config(tmp_path: Path) -> Path:
 def test_mistake_in_the_file_is_told_with_file_and_place(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    config.write_text("pools: [{name: a, modles: [m]}]")
+    config.write_text("pools: [{name: a, models: [m], piker: {}}]")
     assert main(["up", "--config", str(config), "--state-dir", str(tmp_path / "state")]) == 2
     captured = capsys.readouterr()
     assert captured.err == (
-        f'pointsman up: error: {config}: pools[0].modles: unknown field (did you mean "models"?)\n'
+        f'pointsman up: error: {config}: pools[0].piker: unknown field (did you mean "picker"?)\n'
     )
     assert captured.out == ""
 

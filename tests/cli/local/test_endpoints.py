@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.local.endpoints import FILE_CAP_BYTES, ClusterFile, read_endpoints
+from cli.local.endpoints import ClusterFile
 from cli.local.plan import PoolPlan
 from tests.cli.local.plans import two_pools
 
@@ -19,7 +19,8 @@ def pool(tmp_path: Path) -> PoolPlan:
 
 def document(*ports: int) -> str:
     """A file with an endpoint per port."""
-    return "endpoints:\n" + "".join(f"- {{name: e, address: 127.0.0.1, port: '{port}'}}\n" for port in ports)
+    rows = (f"- {{name: e{port}, address: 127.0.0.1, port: '{port}'}}\n" for port in ports)
+    return "endpoints:\n" + "".join(rows)
 
 
 def written(pool: PoolPlan) -> tuple[str, list[int]]:
@@ -52,11 +53,9 @@ def test_changes_are_carried_over_once(pool: PoolPlan):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        pytest.param("endpoints: [", "not YAML", id="broken"),
-        pytest.param("endpoints: [{port: '1'}]", "Object missing required field `address`", id="no address"),
-        pytest.param("endpoints: [{address: a, port: x}]", "invalid literal", id="no port"),
-        pytest.param("- 1", "Expected `object`, got `array`", id="other shape"),
-        pytest.param("#" * (FILE_CAP_BYTES + 1), "larger than 1048576 bytes", id="huge"),
+        pytest.param("endpoints: [", "is neither YAML nor JSON", id="broken"),
+        pytest.param("- 1", "must be a mapping with the list `endpoints`", id="other shape"),
+        pytest.param("#" * (1 << 20) + "#", "is larger than 1048576 bytes", id="huge"),
     ],
 )
 def test_unusable_file_leaves_the_endpoints_and_is_said_once(pool: PoolPlan, text: str, complaint: str):
@@ -69,8 +68,37 @@ def test_unusable_file_leaves_the_endpoints_and_is_said_once(pool: PoolPlan, tex
     cluster.refresh()
     assert written(pool) == ("1", [9001])
     (line,) = said
-    assert line.startswith(f"small: {pool.endpoints_file} is not usable, keeping 1 endpoints: ")
-    assert complaint in line
+    assert line.startswith(f"small: {pool.endpoints_file}: {complaint}")
+    assert line.endswith("; keeping 1 endpoints")
+
+
+def test_bad_entry_is_left_out_and_said_while_the_rest_applies(pool: PoolPlan):
+    said: list[str] = []
+    cluster = ClusterFile(pool, said.append)
+    pool.endpoints_file.write_text(document(9001, 0, 9003))
+    cluster.refresh()
+    assert written(pool) == ("1", [9001, 9003])
+    assert len(said) == 1
+    assert "endpoints[1].port: '0' is not a port; use 1 to 65535" in said[0]
+
+
+def test_file_with_only_bad_entries_keeps_the_endpoints(pool: PoolPlan):
+    said: list[str] = []
+    cluster = ClusterFile(pool, said.append)
+    pool.endpoints_file.write_text(document(9001))
+    cluster.refresh()
+    pool.endpoints_file.write_text(document(0))
+    cluster.refresh()
+    assert (written(pool), len(said)) == (("1", [9001]), 1)
+
+
+def test_file_without_entries_empties_the_cluster(pool: PoolPlan):
+    cluster = ClusterFile(pool, print)
+    pool.endpoints_file.write_text(document(9001))
+    cluster.refresh()
+    pool.endpoints_file.write_text("endpoints: []")
+    cluster.refresh()
+    assert written(pool) == ("2", [])
 
 
 def test_absent_file_changes_nothing(pool: PoolPlan):
@@ -79,8 +107,3 @@ def test_absent_file_changes_nothing(pool: PoolPlan):
     cluster.write()
     cluster.refresh()
     assert (written(pool), said) == (("1", []), [])
-
-
-def test_numeric_ports_are_accepted(pool: PoolPlan):
-    pool.endpoints_file.write_text("endpoints: [{address: 10.0.0.1, port: 81}, {address: 10.0.0.2}]")
-    assert read_endpoints(pool.endpoints_file) == [("10.0.0.1", 81), ("10.0.0.2", 8000)]
