@@ -135,7 +135,7 @@ def on_rst_stream(conn: Link, _data: bytes, start: int, end: int, _flags: int, s
         on_late_frame(conn, stream_id)
         return
     conn.metrics.streams_reset += 1
-    if not stream.head_sent and conn.floods.interval - stream.opened_in < 2:
+    if not stream.head_sent and stream.recv_window == conn.limits.stream_window:
         conn.floods.count(Flood.RAPID_RESET)
     conn.cancel(stream)
 

@@ -91,9 +91,9 @@ class Limits:
     flood_interval_s: float = 0.25
     """What the limits below count in."""
 
-    max_rapid_resets: int = 1000
-    """Streams the peer resets unanswered within two intervals: work asked for and thrown away. More than a
-    process can open with real requests behind them, so that clients may well give up all at once."""
+    max_rapid_resets: int = 10_000
+    """Streams the peer resets before it has sent any DATA or got any answer. Envoy does that to thousands
+    within a second when its clients give up at once; this many in an interval take a core to themselves."""
 
     max_stream_errors: int = 1000
     """Streams refused or reset here for a fault of the peer."""

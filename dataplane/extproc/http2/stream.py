@@ -53,7 +53,6 @@ class Stream:
         "id",
         "local_closed",
         "on_message",
-        "opened_in",
         "pending",
         "queue",
         "queued",
@@ -78,7 +77,6 @@ class Stream:
             self.pending = MessageBuffer(conn.limits.max_message_size)
         self.recv_window = conn.limits.stream_window
         self.send_window = conn.peer_initial_window
-        self.opened_in = conn.floods.interval
         self.remote_closed = False
         self.local_closed = False
         self.finished = False
