@@ -13,9 +13,6 @@ import aiohttp
 from cli.local.gateway import Gateway
 from cli.local.plan import PoolPlan
 
-POD = "x-inference-pod"
-PORT = "x-inference-port"
-
 POLL_S = 0.05
 
 

@@ -12,8 +12,9 @@ import aiohttp
 
 from cli.local.metrics import pool_status, scrape
 from cli.local.plan import LOOPBACK, PoolPlan
-from cli.local.smoke.context import POD, Context, chat, distinct_text, expect, until
+from cli.local.smoke.context import Context, chat, distinct_text, expect, until
 from cli.local.smoke.requests import CHAT
+from simulator.headers import POD
 
 WORKERS = 8
 WARM_UP_S = 0.5

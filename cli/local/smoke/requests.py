@@ -10,8 +10,9 @@ import aiohttp
 from cli.local.envoy import FORGEABLE_HEADERS
 from cli.local.metrics import pool_status, scrape
 from cli.local.plan import LOOPBACK
-from cli.local.smoke.context import POD, Answer, Context, chat, distinct_text, expect, same, until
+from cli.local.smoke.context import Answer, Context, chat, distinct_text, expect, same, until
 from dataplane.headers import DESTINATION_ENDPOINT
+from simulator.headers import BODY_BYTES, BODY_SHA256, POD, RECEIVED_HEADERS
 
 CHAT = "/v1/chat/completions"
 MIB = 1024 * 1024
@@ -81,8 +82,8 @@ async def bodies_unchanged(context: Context) -> str:
         )
         answer = await context.post(path, body, x_echo_digest="1")
         same(f"{size} bytes: status", answer.status, status)
-        same(f"{size} bytes: received", answer.headers.get("x-body-bytes"), str(size))
-        same(f"{size} bytes: digest", answer.headers.get("x-body-sha256"), hashlib.sha256(body).hexdigest())
+        same(f"{size} bytes: received", answer.headers.get(BODY_BYTES), str(size))
+        same(f"{size} bytes: digest", answer.headers.get(BODY_SHA256), hashlib.sha256(body).hexdigest())
     return f"{len(BODY_SIZES)} sizes up to {BODY_SIZES[-1]} bytes"
 
 
@@ -100,7 +101,7 @@ async def chunked_body(context: Context) -> str:
         writer.close()
     expect(answer.startswith("HTTP/1.1 200 "), f"answered {answer[:200]!r}")
     digest = hashlib.sha256(body).hexdigest()
-    expect(f"x-body-sha256: {digest}" in answer, "another body arrived")
+    expect(f"{BODY_SHA256}: {digest}" in answer, "another body arrived")
     expect("x-late" not in answer, "the trailer arrived")
     return f"{len(body)} bytes in 3 chunks"
 
@@ -124,7 +125,7 @@ async def forged_headers(context: Context) -> str:
     body = chat(context.pools[0].models[0], "forged", max_tokens=1)
     answer = await context.post(CHAT, body, x_echo_digest="1", **names)
     same("status", answer.status, 200)
-    received = json.loads(answer.headers["x-received-headers"])
+    received = json.loads(answer.headers[RECEIVED_HEADERS])
     same("forged values that arrived", [pair for pair in received if forged in pair[1]], [])
     picked = [value for name, value in received if name == DESTINATION_ENDPOINT]
     expect(len(picked) <= 1, f"several destinations arrived: {picked}")

@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections import Counter
 
-from cli.local.smoke.context import POD, Context, chat, distinct_text, expect, same
+from cli.local.smoke.context import Context, chat, distinct_text, expect, same
 from cli.local.smoke.requests import CHAT
+from simulator.headers import POD
 
 PROMPT_WORDS = 1500
 BURST_PER_ENDPOINT = 10
