@@ -120,6 +120,8 @@ class PolicyResult(msgspec.Struct, frozen=True):
     """CPU time of each process over the whole run."""
     busy_cores: float
     """CPU used by the whole machine during the run."""
+    most_late_s: float
+    """How late the clients sent a request at worst: more than some milliseconds mean a machine too busy."""
 
     @property
     def hit_ratio(self) -> float | None:
@@ -233,4 +235,5 @@ def sum_up(
         requests_per_endpoint=requests_per_endpoint,
         cpu_s=cpu_s,
         busy_cores=busy_cores,
+        most_late_s=max((outcome.late_s for outcome in counted), default=0.0),
     )

@@ -29,6 +29,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """What became of one request; times in seconds, since the start of the load where not said otherwise."""
 
     at_s: float
+    late_s: float = 0.0
+    """From due to sent: time the clients lost, which should be next to nothing."""
     ttft_s: float = 0.0
     """From due to the first token."""
     ended_s: float = 0.0
@@ -108,11 +110,12 @@ class Clients:
 
     async def send(self, arrival: Arrival, body: bytes) -> None:
         """Send one request and note what becomes of it."""
+        late_s = self.now() - arrival.at_s
         try:
             outcome = await self.exchange(arrival, body)
         except (aiohttp.ClientError, OSError) as error:
             outcome = Outcome(arrival.at_s, error=type(error).__name__)
-        self.outcomes.append(outcome)
+        self.outcomes.append(msgspec.structs.replace(outcome, late_s=late_s))
 
     async def exchange(self, arrival: Arrival, body: bytes) -> Outcome:
         """Send one request and read its stream to the end."""

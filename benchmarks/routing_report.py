@@ -82,6 +82,7 @@ def render(result: RoutingResult) -> str:
         "output tok/s": lambda one: number(one.output_tokens_per_s),
         "max/mean": lambda one: number(one.imbalance, 2),
         "busy cores": lambda one: number(one.busy_cores, 2),
+        "late ms": lambda one: number(one.most_late_s * 1000),
     }
     table = render_table(list(columns), [[cell(one) for cell in columns.values()] for one in result.policies])
     compared = [

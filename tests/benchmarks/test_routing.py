@@ -14,7 +14,9 @@ WORKLOAD = Workload(seconds=10.0, warmup_s=5.0)
 
 
 def outcome(at_s: float, ttft_s: float, ended_s: float, cached: int) -> Outcome:
-    return Outcome(at_s, ttft_s, ended_s, prompt_tokens=100, cached_tokens=cached, completion_tokens=20)
+    return Outcome(
+        at_s, 0.002, ttft_s, ended_s, prompt_tokens=100, cached_tokens=cached, completion_tokens=20
+    )
 
 
 def policy_result(policy: Policy, ttft_s: float, **changes: object) -> PolicyResult:
@@ -46,6 +48,7 @@ def test_only_arrivals_after_the_warm_up_count():
     assert found.latency_s.max == 2.0
     assert found.hit_ratio == 0.5
     assert found.imbalance == 3.0
+    assert found.most_late_s == 0.002
 
 
 def test_throughput_is_of_answers_that_end_in_the_measured_time():
@@ -126,5 +129,18 @@ def test_table_has_a_row_per_policy_and_the_leads():
     text = render(result(policy_result(Policy.POINTSMAN, 0.1), policy_result(Policy.ROUND_ROBIN, 0.5)))
     assert "48 groups of 6000 + 1200 prompt tokens, 64 output tokens" in text
     rows = [line.split() for line in text.splitlines()]
-    assert ["pointsman", "1", "0", "0.100", "0.100", "0.100", "3.00", "0.500", "2", "1.50", "0.50"] in rows
+    assert [
+        "pointsman",
+        "1",
+        "0",
+        "0.100",
+        "0.100",
+        "0.100",
+        "3.00",
+        "0.500",
+        "2",
+        "1.50",
+        "0.50",
+        "2",
+    ] in rows
     assert ["TTFT", "p90", "against", "round-robin", "5.00", "2.0", "ok"] in rows
