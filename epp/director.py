@@ -30,6 +30,7 @@ from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
 from epp.interfaces.request_control import Parser
 from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
+from epp.scheduling.profile import recorder
 from epp.scheduling.scheduler import Scheduler
 
 DEFAULT_PATH: Final = "/v1/completions"
@@ -74,7 +75,10 @@ class Director:
         self._metrics = metrics
         self._clock = clock
         self._use_subset = use_subset
-        self._scheduler = Scheduler(graph, timings=metrics.plugin_timings)
+        timings = metrics.plugin_timings
+        self._scheduler = Scheduler(graph, timings=timings)
+        self._produce = [(p.produce, recorder(timings, "DataProducer", p)) for p in graph.producers]
+        self._pre_request = [(p.pre_request, recorder(timings, "PreRequest", p)) for p in graph.pre_requests]
 
     def parse(self, http: HttpRequest) -> tuple[InferenceRequest, Parser | None]:
         """The request as plugins see it. ``BadRequestError`` when its parser refuses the body."""
@@ -97,11 +101,10 @@ class Director:
         candidates = locate(self.table, http.metadata if self._use_subset else None)
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
-        timings = self._metrics.plugin_timings
-        for producer in self.graph.producers:
+        for produce, record in self._produce:
             start = perf_counter()
-            producer.produce(request, candidates)
-            timings.observe("DataProducer", producer, perf_counter() - start)
+            produce(request, candidates)
+            record(perf_counter() - start)
         result = self._schedule(request, candidates)
         set_headers = self._prepare(request, result)
         return Admitted(request, parser, result, self.table.book(result.endpoints[0]), set_headers)
@@ -118,13 +121,12 @@ class Director:
 
     def _prepare(self, request: InferenceRequest, result: SchedulingResult) -> dict[str, str]:
         """Tell the pre-request plugins; if one fails, those already told hear that the request is over."""
-        timings = self._metrics.plugin_timings
         set_headers: dict[str, str] = {}
         try:
-            for plugin in self.graph.pre_requests:
+            for pre_request, record in self._pre_request:
                 start = perf_counter()
-                plugin.pre_request(request, result, set_headers)
-                timings.observe("PreRequest", plugin, perf_counter() - start)
+                pre_request(request, result, set_headers)
+                record(perf_counter() - start)
         except BaseException:
             self.tell_end(request, ResponseSummary(cause="error"))
             raise

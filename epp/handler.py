@@ -181,8 +181,8 @@ class PickerExchange:
             record.result = admitted.result
             if match is not None:
                 record.total_blocks, record.block_size = match.total, match.block_size
-                slots = match.candidates.slots
-                record.matched_blocks = float(match.matched[(slots == admitted.booking.slot).argmax()])
+                position = match.candidates.slots.searchsorted(admitted.booking.slot)
+                record.matched_blocks = match.matched.item(position)
                 self._handler.metrics.prefix_matched(
                     record.matched_blocks, record.total_blocks, record.block_size
                 )

@@ -67,14 +67,22 @@ _MAX_KNOWN_TAIL_BYTES: Final = 256
 class WireMetadata:
     """Filter metadata of one message, kept encoded until somebody asks."""
 
-    __slots__ = ("_context", "_raw")
+    __slots__ = ("_context", "_raw", "_spaces")
 
     def __init__(self, raw: bytes = b"", context: Any = None) -> None:
         self._raw = raw
         self._context = context
+        self._spaces: dict[str, Mapping[str, Any] | None] = {}
 
     def namespace(self, name: str) -> Mapping[str, Any] | None:
-        """The Struct under ``name`` as plain Python values; None when it was not sent."""
+        """The Struct under ``name`` as plain Python values, not to be changed; None when it was not sent."""
+        try:
+            return self._spaces[name]
+        except KeyError:
+            found = self._spaces[name] = self._decode(name)
+            return found
+
+    def _decode(self, name: str) -> Mapping[str, Any] | None:
         if self._context is None:
             try:
                 self._context = pb.ProcessingRequest.FromString(self._raw).metadata_context

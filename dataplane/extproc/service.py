@@ -129,12 +129,14 @@ class ExternalProcessor:
 class ProcessStream:
     """One stream: StreamHandler on one side, Session on the other."""
 
-    __slots__ = ("_opened_at", "_over", "_processor", "_session", "_waiting", "_writer")
+    __slots__ = ("_opened_at", "_over", "_processor", "_session", "_unanswered", "_waiting", "_writer")
 
     def __init__(self, processor: ExternalProcessor, writer: StreamWriter) -> None:
         self._processor = processor
         self._writer = writer
         self._waiting = False
+        self._unanswered = True
+        """Whether the request phase may still come to wait; once answered it never does again."""
         self._over = False
         limits = processor.limits
         self._session = Session(
@@ -166,8 +168,10 @@ class ProcessStream:
         except Exception as error:  # noqa: BLE001 - a handler's answer that cannot be sent costs its own stream
             self._break(error)
             return
-        if session.is_waiting is not self._waiting:
-            self._toggle_waiting()
+        if self._unanswered:
+            self._unanswered = session.is_waiting
+            if self._unanswered is not self._waiting:
+                self._toggle_waiting()
 
     def on_half_close(self) -> None:
         """Envoy needs nothing more."""

@@ -45,8 +45,10 @@ class _ComputedGauge(NamedTuple):
 class MetricSet:
     """The metrics of one part of a process; names are full names, ``_total`` of counters included."""
 
-    def __init__(self) -> None:
+    def __init__(self, before_expose: Callable[[], None] | None = None) -> None:
         self._families: dict[str, AnyFamily | _ComputedGauge] = {}
+        self._before_expose = before_expose
+        """Brings the numbers up to date, for whoever keeps some of them aside."""
 
     def counter(
         self, name: str, help_text: str, labels: Sequence[str] = (), *, max_series: int = MAX_SERIES
@@ -82,6 +84,8 @@ class MetricSet:
 
     def expose(self) -> Iterator[str]:
         """The text exposition, in slices of at most ``SLICE_SERIES`` series."""
+        if self._before_expose is not None:
+            self._before_expose()
         for family in list(self._families.values()):
             yield f"# HELP {family.name} {_escape_help(family.help)}\n# TYPE {family.name} {family.kind}\n"
             lines = _computed_lines(family) if isinstance(family, _ComputedGauge) else _family_lines(family)

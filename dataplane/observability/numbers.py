@@ -75,6 +75,13 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Count many values at once."""
+        counts = self.counts
+        for value in values:
+            counts[bisect_left(self.bounds, value)] += 1
+        self.sum += sum(values)
+
     @property
     def count(self) -> int:
         """How many values were observed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 from enum import StrEnum
-from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -59,28 +59,27 @@ class DataKey(Generic[T]):
     """Names a value that one plugin produces for a request and others consume.
 
     ``type_name`` is what the value is (``PrefixCacheMatchInfo``); ``producer`` is the instance name of
-    the producing plugin, ``""`` for the default producer. Keys with equal names are equal.
+    the producing plugin, ``""`` for the default producer. There is one object per pair of names, so that
+    keys compare and hash by identity: they are looked up many times per request.
     """
 
-    __slots__ = ("_hash", "producer", "type_name")
+    __slots__ = ("producer", "type_name")
+    _known: ClassVar[dict[tuple[str, str], DataKey[Any]]] = {}
 
-    def __init__(self, type_name: str, producer: str = "") -> None:
-        self.type_name = type_name
-        self.producer = producer
-        self._hash = hash((type_name, producer))
+    type_name: str
+    producer: str
+
+    def __new__(cls, type_name: str, producer: str = "") -> Self:
+        known = cls._known.get((type_name, producer))
+        if known is None:
+            known = cls._known[type_name, producer] = super().__new__(cls)
+            known.type_name = type_name
+            known.producer = producer
+        return known  # type: ignore[return-value]  # the table holds keys of every value type
 
     def by(self, producer: str) -> DataKey[T]:
         """The same kind of value from a named producer."""
         return DataKey(self.type_name, producer)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DataKey) and (self.type_name, self.producer) == (
-            other.type_name,
-            other.producer,
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __repr__(self) -> str:
         return f"{self.type_name}/{self.producer}" if self.producer else self.type_name

@@ -32,7 +32,11 @@ class Filter(Protocol):
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores every candidate in [0, 1], higher is better; values outside are clamped."""
+    """Scores every candidate in [0, 1], higher is better; values outside are clamped.
+
+    A scorer whose formula cannot leave [0, 1] or yield NaN may say so with ``bounded = True``: its scores
+    are then taken as they are, in the array it returns.
+    """
 
     category: ClassVar[ScorerCategory]
 

@@ -19,5 +19,5 @@ def fewer_is_better(counts: Floats, min_spread: float) -> Floats:
     spread = max(counts.item(counts.argmax()) - least, min_spread)
     if spread <= 0:
         return np.ones(counts.size)
-    scores: Floats = (least + spread - counts) / spread
+    scores: Floats = 1.0 - (counts - least) / spread  # in this order the smallest count scores exactly 1.0
     return scores

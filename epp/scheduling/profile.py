@@ -1,15 +1,14 @@
 """One scheduling profile: filters in order, weighted scores, one picker.
 
-Scores of all scorers live in one matrix (scorer x candidate), so that clamping and weighting are a few
-vector operations whatever the number of scorers. Sums are taken row by row and never by a matrix product:
-equal endpoints must get equal totals to the last bit, or ties would not be ties.
+Sums are taken scorer by scorer and never by a matrix product: equal endpoints must get equal totals to the
+last bit, or ties would not be ties. Scores are clamped to [0, 1] unless their scorer vouches for them.
 
 The result keeps references to these arrays as its trace; nothing is formatted unless somebody reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -29,18 +28,39 @@ _ONE: Final = np.ones(())
 """Bounds as arrays: numpy converts plain numbers anew on every call."""
 
 
-class PluginTimings(Protocol):
-    """Told how long each plugin took."""
+Record = Callable[[float], None]
+"""Takes the seconds one call of a plugin took."""
 
-    def observe(self, point: str, plugin: object, seconds: float) -> None:
-        """``point`` is the extension point's name, ``plugin`` the instance."""
+
+class PluginTimings(Protocol):
+    """Keeps how long plugins take."""
+
+    def recorder(self, point: str, plugin: object) -> Record:
+        """What to call after each call of ``plugin`` at the extension point ``point``."""
         ...
+
+
+def no_record(seconds: float) -> None:
+    """Where durations go that nobody keeps."""
+
+
+def recorder(timings: PluginTimings | None, point: str, plugin: object) -> Record:
+    """The plugin's recorder, resolved once so that a decision does no look-up."""
+    return no_record if timings is None else timings.recorder(point, plugin)
 
 
 class Profile:
     """A named filter-score-pick chain. Immutable; safe to share between decisions."""
 
-    __slots__ = ("_column", "_timings", "filters", "name", "picker", "scorers")
+    __slots__ = (
+        "_filter_steps",
+        "_record_pick",
+        "_score_steps",
+        "filters",
+        "name",
+        "picker",
+        "scorers",
+    )
 
     def __init__(
         self,
@@ -54,8 +74,21 @@ class Profile:
         self.filters = tuple(filters)
         self.scorers = tuple(scorers)
         self.picker = picker
-        self._column = np.array([[weight] for _, _, weight in self.scorers], dtype=np.float64)
-        self._timings = timings
+        self._filter_steps = [
+            (name, plugin, recorder(timings, FILTER_POINT, plugin)) for name, plugin in self.filters
+        ]
+        self._score_steps = [
+            (
+                name,
+                plugin,
+                weight,
+                np.array(weight, dtype=np.float64),
+                getattr(plugin, "bounded", False),
+                recorder(timings, SCORER_POINT, plugin),
+            )
+            for name, plugin, weight in self.scorers
+        ]
+        self._record_pick = recorder(timings, PICKER_POINT, picker)
 
     def timed(self, timings: PluginTimings | None) -> Profile:
         """The same profile, reporting durations to ``timings``."""
@@ -67,13 +100,9 @@ class Profile:
         if filters:
             candidates = filters[-1][1]
         totals, scorers = self._score(request, candidates)
-        timings = self._timings
-        if timings is None:
-            positions = self.picker.pick(request, candidates, totals)
-        else:
-            start = perf_counter()
-            positions = self.picker.pick(request, candidates, totals)
-            timings.observe(PICKER_POINT, self.picker, perf_counter() - start)
+        start = perf_counter()
+        positions = self.picker.pick(request, candidates, totals)
+        self._record_pick(perf_counter() - start)
         endpoints = [candidates.endpoint(position) for position in positions]
         return ProfileResult(self.name, endpoints, candidates, totals, scorers, [t for t, _ in filters])
 
@@ -82,13 +111,11 @@ class Profile:
     ) -> list[tuple[FilterTrace, Candidates]]:
         """Each filter's trace and what it left."""
         steps: list[tuple[FilterTrace, Candidates]] = []
-        timings = self._timings
-        for name, plugin in self.filters:
+        for name, plugin, record in self._filter_steps:
             before = len(candidates)
-            start = perf_counter() if timings is not None else 0.0
+            start = perf_counter()
             candidates = plugin.filter(request, candidates)
-            if timings is not None:
-                timings.observe(FILTER_POINT, plugin, perf_counter() - start)
+            record(perf_counter() - start)
             after = len(candidates)
             if not after:
                 raise ResourceExhaustedError(
@@ -100,19 +127,15 @@ class Profile:
 
     def _score(self, request: InferenceRequest, candidates: Candidates) -> tuple[Floats, list[ScorerTrace]]:
         """Totals per candidate, and each scorer's part; a score that is not a number counts as 0."""
-        if not self.scorers:
-            return np.zeros(len(candidates)), []
-        scores = np.empty((len(self.scorers), len(candidates)))
-        timings = self._timings
+        totals: Floats | None = None
         traces: list[ScorerTrace] = []
-        for row, (name, plugin, weight) in zip(scores, self.scorers, strict=True):
-            if timings is None:
-                row[:] = plugin.score(request, candidates)
-            else:
-                start = perf_counter()
-                row[:] = plugin.score(request, candidates)
-                timings.observe(SCORER_POINT, plugin, perf_counter() - start)
-            traces.append(ScorerTrace(name, weight, row))
-        np.fmax(scores, _ZERO, out=scores)
-        np.minimum(scores, _ONE, out=scores)
-        return np.add.reduce(scores * self._column, axis=0), traces
+        for name, plugin, weight, factor, is_bounded, record in self._score_steps:
+            start = perf_counter()
+            scores = plugin.score(request, candidates)
+            record(perf_counter() - start)
+            if not is_bounded:
+                scores = np.minimum(np.fmax(scores, _ZERO), _ONE)
+            traces.append(ScorerTrace(name, weight, scores))
+            part = scores * factor
+            totals = part if totals is None else np.add(totals, part, out=totals)
+        return (np.zeros(len(candidates)) if totals is None else totals), traces

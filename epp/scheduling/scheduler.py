@@ -14,7 +14,7 @@ from dataplane.errors import InternalError, RequestError, ServiceUnavailableErro
 from epp.interfaces.endpoint import Candidates
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ProfileHandler, ProfileResult, SchedulingProfile, SchedulingResult
-from epp.scheduling.profile import PluginTimings, Profile
+from epp.scheduling.profile import PluginTimings, Profile, recorder
 
 PROFILE_PICKER_POINT: Final = "ProfilePicker"
 PROCESS_RESULTS_POINT: Final = "ProcessProfilesResults"
@@ -42,7 +42,8 @@ class Scheduler:
         self._profiles: dict[str, SchedulingProfile] = {
             name: profile.timed(timings) for name, profile in graph.profiles.items()
         }
-        self._timings = timings
+        self._record_next = recorder(timings, PROFILE_PICKER_POINT, self._handler)
+        self._record_process = recorder(timings, PROCESS_RESULTS_POINT, self._handler)
 
     def schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
         """Destination endpoints and how they were found.
@@ -70,19 +71,15 @@ class Scheduler:
     def _next(
         self, request: InferenceRequest, results: Mapping[str, ProfileResult | None]
     ) -> list[SchedulingProfile]:
-        if self._timings is None:
-            return list(self._handler.profiles(request, self._profiles, results))
         start = perf_counter()
         chosen = list(self._handler.profiles(request, self._profiles, results))
-        self._timings.observe(PROFILE_PICKER_POINT, self._handler, perf_counter() - start)
+        self._record_next(perf_counter() - start)
         return chosen
 
     def _process(
         self, request: InferenceRequest, results: Mapping[str, ProfileResult | None]
     ) -> SchedulingResult:
-        if self._timings is None:
-            return self._handler.process(request, results)
         start = perf_counter()
         result = self._handler.process(request, results)
-        self._timings.observe(PROCESS_RESULTS_POINT, self._handler, perf_counter() - start)
+        self._record_process(perf_counter() - start)
         return result

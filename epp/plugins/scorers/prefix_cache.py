@@ -38,6 +38,7 @@ class PrefixCacheScorer:
 
     info: ClassVar = PluginInfo("prefix-cache-scorer", PrefixCacheParams)
     category: ClassVar = ScorerCategory.AFFINITY
+    bounded: ClassVar = True
 
     def __init__(self, name: TypedName, params: PrefixCacheParams, handle: Handle) -> None:
         self.name = name

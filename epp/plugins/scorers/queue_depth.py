@@ -34,6 +34,7 @@ class QueueDepthScorer:
 
     info: ClassVar = PluginInfo("queue-scorer", QueueDepthParams)
     category: ClassVar = ScorerCategory.DISTRIBUTION
+    bounded: ClassVar = True
     consumes: Sequence[DataKey[Any]] = (ENGINE_METRICS,)
 
     def __init__(self, name: TypedName, params: QueueDepthParams, handle: Handle) -> None:

@@ -35,6 +35,7 @@ class RunningRequestsScorer:
 
     info: ClassVar = PluginInfo("running-requests-size-scorer", RunningRequestsParams)
     category: ClassVar = ScorerCategory.DISTRIBUTION
+    bounded: ClassVar = True
     consumes: Sequence[DataKey[Any]] = (ENGINE_METRICS,)
 
     def __init__(self, name: TypedName, params: RunningRequestsParams, handle: Handle) -> None:

@@ -240,8 +240,8 @@ class Timed:
 
 
 def test_plugins_are_timed_by_extension_point(metrics: EppMetrics):
-    metrics.plugin_timings.observe("Scorer", Timed(), 0.25)
-    metrics.plugin_timings.observe("Scorer", Timed(), 0.5)
+    metrics.plugin_timings.recorder("Scorer", Timed())(0.25)
+    metrics.plugin_timings.recorder("Scorer", Timed())(0.5)
     labels = {"extension_point": "Scorer", "plugin_type": "queue-scorer", "plugin_name": "queue"}
     assert value(metrics, "plugin_duration_seconds_sum", **labels) == 0.75
 

@@ -1,6 +1,6 @@
 """A profile filters in order, weighs scores, and keeps a trace of both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -51,9 +51,12 @@ class Timings:
     def __init__(self) -> None:
         self.seen: list[tuple[str, object]] = []
 
-    def observe(self, point: str, plugin: object, seconds: float) -> None:
-        assert seconds >= 0
-        self.seen.append((point, plugin))
+    def recorder(self, point: str, plugin: object) -> Callable[[float], None]:
+        def record(seconds: float) -> None:
+            assert seconds >= 0
+            self.seen.append((point, plugin))
+
+        return record
 
 
 def test_totals_are_weighted_sums():

@@ -1,6 +1,6 @@
 """The scheduler runs what the profile handler asks for, and says whose failure is the request's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -72,8 +72,8 @@ class Timings:
     def __init__(self) -> None:
         self.points: list[str] = []
 
-    def observe(self, point: str, plugin: object, seconds: float) -> None:
-        self.points.append(point)
+    def recorder(self, point: str, plugin: object) -> Callable[[float], None]:
+        return lambda seconds: self.points.append(point)
 
 
 def scheduler(handler: object, *profiles: Profile, timings: Timings | None = None) -> Scheduler:
