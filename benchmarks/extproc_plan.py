@@ -16,7 +16,10 @@ class Server(StrEnum):
     NONE = "envoy"
     """Nothing: Envoy alone."""
     EPP = "epp"
+    TRANSPORT = "transport"
+    """The picker's transport without the picker."""
     GRPC_AIO = "grpc-aio"
+    """The least server one writes with grpc.aio."""
 
 
 class Variant(NamedTuple):
@@ -75,7 +78,7 @@ class ExtProcOptions(msgspec.Struct, frozen=True):
     repeat: int = 3
     endpoints: int = 8
     scrape_interval: str = "50ms"
-    servers: tuple[Server, ...] = tuple(Server)
+    servers: tuple[Server, ...] = (Server.NONE, Server.EPP, Server.GRPC_AIO)
     modes: tuple[Mode, ...] = tuple(Mode)
     baseline_uvloop: bool = False
     pin: bool = False

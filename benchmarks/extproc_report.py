@@ -14,7 +14,9 @@ from benchmarks.stats import median, ratio
 from benchmarks.tables import number, render_table
 
 LIMIT_OF_ENVOY_ALONE = {Mode.FULL_DUPLEX: 0.85, Mode.REQUEST_ONLY: 0.6}
-LIMIT_OF_GRPC_AIO = {Kind.MAIN: 0.22, Kind.LARGE: 0.35, Kind.STREAM: 0.4}
+"""Promised at equal load. In the closed loop Envoy alone carries several times the requests, which makes each
+of them cheaper for it: fewer wake-ups, larger batches."""
+LIMIT_OF_GRPC_AIO = {Kind.MAIN: 0.22, Kind.PACED: 0.22, Kind.LARGE: 0.35, Kind.STREAM: 0.4}
 
 Figure = Callable[[Measurement], float]
 
@@ -117,7 +119,7 @@ def ratios(result: ExtProcResult) -> list[Ratio]:
                 Ratio(
                     f"EPP / grpc.aio, {unit}, {where}",
                     paired(result, scenario, (epp, figure), (grpc_aio, figure)),
-                    LIMIT_OF_GRPC_AIO.get(scenario.kind),
+                    LIMIT_OF_GRPC_AIO[scenario.kind],
                 )
             )
     return found

@@ -22,6 +22,11 @@ from benchmarks.extproc_plan import ExtProcOptions, Kind, Measurement, Scenario,
 from benchmarks.load import LoadReport
 from benchmarks.upstream import Ready
 
+BASELINES = {
+    Server.TRANSPORT: "benchmarks.baseline_transport",
+    Server.GRPC_AIO: "benchmarks.baseline_grpc_aio",
+}
+
 IDLE_WINDOW_S = 3.0
 
 MOST_BODIES = 256
@@ -95,15 +100,13 @@ class Rig:
             )
             self.servers[Server.EPP] = epp
             addresses[Server.EPP] = epp.address
-        if Server.GRPC_AIO in options.servers:
-            arguments = [
-                "--endpoints",
-                ",".join(endpoints),
-                *(["--uvloop"] if options.baseline_uvloop else []),
-            ]
-            baseline = Worker("grpc-aio", "benchmarks.baseline_grpc_aio", arguments, self.folder)
-            self.servers[Server.GRPC_AIO] = self.stack.enter_context(baseline)
-            addresses[Server.GRPC_AIO] = f"127.0.0.1:{int(baseline.read_line())}"
+        for server, module in BASELINES.items():
+            if server in options.servers:
+                uvloop = ["--uvloop"] if server is Server.GRPC_AIO and options.baseline_uvloop else []
+                arguments = ["--endpoints", ",".join(endpoints), *uvloop]
+                baseline = self.stack.enter_context(Worker(server, module, arguments, self.folder))
+                self.servers[server] = baseline
+                addresses[server] = f"127.0.0.1:{int(baseline.read_line())}"
         return addresses
 
     def pin(self) -> None:

@@ -60,7 +60,7 @@ def add_extproc(measurements: Subparsers) -> None:
     flag("repeat", at_least(1), "rounds; every round measures every variant")
     flag("endpoints", at_least(1), "endpoints the upstream listens as")
     flag("scrape-interval", duration, "how often the picker reads the endpoints' metrics")
-    flag("servers", listed(Server), "what to compare, comma-separated: envoy, epp, grpc-aio")
+    flag("servers", listed(Server), "what to compare, comma-separated: envoy, epp, grpc-aio, transport")
     flag("quiet", at_least(0.0), "repeat windows in which other processes use more cores than this; 0: never")
     flag("modes", listed(Mode), "what Envoy sends to the server: full-duplex, request-only")
     flag("seed", int, "same seed, same requests")

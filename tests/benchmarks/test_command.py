@@ -20,7 +20,10 @@ from cli.main import main
         (["bench", "extproc", "--seconds=inf"], "--seconds: inf is not a number above 0"),
         (["bench", "extproc", "--seconds=nan"], "--seconds: nan is not a number above 0"),
         (["bench", "extproc", "--repeat=two"], "--repeat: invalid int value: 'two'"),
-        (["bench", "extproc", "--servers=envoy,go"], "'envoy,go' is not a list of: envoy, epp, grpc-aio"),
+        (
+            ["bench", "extproc", "--servers=envoy,go"],
+            "'envoy,go' is not a list of: envoy, epp, transport, grpc-aio",
+        ),
         (["bench", "extproc", "--modes="], "'' is not a list of: full-duplex, request-only"),
         (["bench", "extproc", "--scrape-interval=fast"], "--scrape-interval: "),
         (["bench", "extproc", "--json=/no/such/folder/x.json"], "/no/such/folder/x.json: No such file"),
