@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 SLICE_S: Final = 0.005
 MAX_SLICES: Final = 64
-HANDFUL: Final = 4
+HANDFUL: Final = 8
 """Items per open slice before another one is opened."""
 EARLY_S: Final = 0.001
 """Timers of the event loop have millisecond resolution and may fire this much before their time."""
