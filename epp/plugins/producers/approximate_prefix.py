@@ -9,8 +9,9 @@ the engine has evicted: everything touched no later than the missing blocks is f
 prompt itself, just computed, stays. An endpoint that never reports a hit does not cache, and is emptied.
 
 Block size and capacity follow the engines' own: a block here is as many whole blocks there as make up
-``GRAIN_TOKENS``, and capacities are converted. What is lost is less than a block per match, what is gained is
-a quarter of the hashing, the memory and the bookkeeping with the usual blocks of 16 tokens.
+``GRAIN_TOKENS``, and capacities are converted. Deep in a prompt several blocks share a key (``block_hash``);
+matches, totals and capacities are in blocks all the same. What is lost is a little resolution, what is gained
+is most of the hashing, the memory and the bookkeeping.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class ApproximatePrefixParams(PluginParams, frozen=True):
 
 
 class _Prompt(msgspec.Struct):
-    """A prompt's block keys, and where they were recorded."""
+    """A prompt's keys, and where they were recorded."""
 
     chains: list[list[int]]
     tokens: int
@@ -105,7 +106,7 @@ class ApproximatePrefixProducer:
 
     @property
     def indexed_blocks(self) -> int:
-        """(endpoint, block) pairs remembered."""
+        """(endpoint, block) pairs remembered; deep in a prompt one key of the index stands for several."""
         return len(self.index)
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
@@ -126,7 +127,7 @@ class ApproximatePrefixProducer:
         for data in (prompt.data,) if prompt.batch is None else prompt.batch[:MAX_BATCH_PROMPTS]:
             keys = block_keys(data, block, seed, self._max_blocks)
             chains.append(keys)
-            index.add_matches(keys[: _reusable(len(data), block)], matched)
+            index.add_matches(keys, matched, _reusable(len(data), block))
         request.put(self._prompt, _Prompt(chains, prompt.tokens, index))
         total = _total_blocks(prompt, block, self._max_blocks)
         request.put(self._key, PrefixMatch(candidates, matched[candidates.slots], total, block))

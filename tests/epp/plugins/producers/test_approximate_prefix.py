@@ -90,6 +90,16 @@ def test_the_last_token_is_always_computed():
     assert pool.match(prompt("a", "b", "c", tail=0)) == [2.0, 0.0]
 
 
+def test_deep_matches_are_in_blocks_and_stop_at_the_end_of_a_piece():
+    pool = Pool()
+    pool.send(prompt(*"a" * 100))
+    match = found(pool.ask(prompt(*"a" * 100)))
+    assert (match.matched.tolist(), match.total, match.block_size) == ([96.0, 0.0], 101, BLOCK)
+    assert pool.match(prompt(*"a" * 30, *"b" * 70)) == [28.0, 0.0]
+    assert pool.match(prompt(*"a" * 96, tail=0)) == [95.0, 0.0], "the last token is always computed"
+    assert pool.producer.indexed_blocks == 96
+
+
 def test_a_short_prompt_has_one_block_and_no_match():
     pool = Pool()
     pool.send(b"abcd")
@@ -169,6 +179,19 @@ def test_the_smallest_block_and_each_capacity_follow_the_engines():
     assert pool.match(prompt(*letters)) == [6.0, 3.0], "capacity in tokens is the engine's"
 
 
+def test_an_endpoint_remembers_no_more_deep_blocks_than_its_engine_holds():
+    pool = Pool()
+    pool.table.block_size[:2] = 16
+    pool.table.num_blocks[:2] = 4 * 200
+    pool.clock.advance(1.0)
+    for letter in "abcd":
+        pool.send(prompt(*letter * 112))
+    assert [pool.match(prompt(*letter * 112))[0] for letter in "abcd"] == [0.0, 0.0, 80.0, 112.0]
+    pool.send(prompt(*"e" * 250))
+    assert pool.match(prompt(*"e" * 250)) == [192.0, 0.0]
+    assert pool.producer.indexed_blocks == 200
+
+
 def test_without_auto_tune_the_parameters_count():
     pool = Pool(autoTune=False, blockSizeTokens=8, lruCapacityPerServer=3)
     pool.table.block_size[:2] = 64
@@ -177,6 +200,10 @@ def test_without_auto_tune_the_parameters_count():
     pool.send(prompt("a", "b"))
     match = found(pool.ask(prompt("a", "b")))
     assert (match.block_size, match.matched.tolist(), match.total) == (8, [3.0, 0.0], 17)
+    pool = Pool(autoTune=False, blockSizeTokens=8)
+    pool.send(prompt("a", "b", "c"))
+    assert pool.match(prompt("a", "b", "c")) == [24.0, 0.0]
+    assert pool.match(prompt("a", "b", "x")) == [16.0, 0.0]
 
 
 def test_the_deprecated_block_size_is_in_characters():
