@@ -1,5 +1,6 @@
 """Bodies are decoded once into their struct; only odd ones take the lenient way, to the same result."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -8,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.plugins import openai_body
-from epp.plugins.openai_body import NOTHING, ChatBody, CompletionBody, Item, Part, chat_text, decode
+from dataplane.errors import BadRequestError
+from epp.plugins import json_body
+from epp.plugins.json_body import NOTHING, decode
+from epp.plugins.openai_body import ChatBody, CompletionBody, Item, Part, chat_text
 
 CHAT = msgspec.json.Decoder(ChatBody)
 
 
 def test_a_regular_body_is_decoded_by_its_struct_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(openai_body, "_fit", None)
+    monkeypatch.setattr(json_body, "_fit", None)
     body = decode(b'{"model": "m", "messages": [{"role": "user", "content": [{"text": "x"}]}]}', CHAT)
     assert body == ChatBody(model="m", messages=[Item(role="user", content=[Part(text="x")])])
     assert body.tools is NOTHING
@@ -51,3 +54,10 @@ def test_lists_of_mixed_items_keep_what_fits():
     decoder = msgspec.json.Decoder(CompletionBody)
     body = decode(b'{"prompt": ["a", 1, [2, "x"], {"b": 1}, true, null]}', decoder)
     assert body.prompt == ["a", 1, [2]]
+
+
+def test_nesting_at_every_depth_is_read_or_refused():
+    for depth in range(100, 2000, 50):
+        body = f'{{"stream": "odd", "tools": {"[" * depth}{"]" * depth}}}'.encode()
+        with contextlib.suppress(BadRequestError):
+            decode(body, CHAT)

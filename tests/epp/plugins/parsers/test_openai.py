@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dataplane.errors import BadRequestError
 from dataplane.headers import Headers
 from epp.interfaces.request import ParsedBody
-from epp.plugins.openai_body import AUDIO_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS
 from epp.plugins.openai_usage import UsageReader
 from epp.plugins.parsers import openai
 from epp.plugins.parsers.openai import OpenAIParser
+from epp.plugins.prompts import AUDIO_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS
 from tests.support.pool import make_plugin
 
 CHAT = "/v1/chat/completions"
