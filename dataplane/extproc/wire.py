@@ -65,8 +65,13 @@ def read_header_map(data: bytes, at: int, end: int) -> list[Pair]:
 def _read_entry(data: bytes, at: int) -> tuple[Pair, int]:
     """One entry of the map, ``key`` and ``raw_value`` in this order, and where it ends."""
     size, start = data[at + 1], at + 2
-    is_short = size < 0x80
-    if not is_short:
+    if size < 0x80 and data[start] == 0x0A:
+        # All lengths in one byte, as in every header that is not huge.
+        stop, name_end = start + size, start + 2 + data[start + 1]
+        is_plain = data[name_end] == 0x1A and data[name_end + 1] == stop - name_end - 2
+        if is_plain and data[at] == 0x0A and stop <= len(data):
+            return _pair(data, at, start + 2, name_end, name_end + 2, stop), stop
+    if size >= 0x80:
         size, start = read_varint(data, at + 1)
     stop = start + size
     size, name_at = read_varint(data, start + 1)
@@ -78,15 +83,20 @@ def _read_entry(data: bytes, at: int) -> tuple[Pair, int]:
             raise Unusual
     if data[at] != 0x0A or data[start] != 0x0A or stop > len(data):
         raise Unusual
+    return _pair(data, at, name_at, name_end, value_at, stop), stop
+
+
+def _pair(data: bytes, at: int, name_at: int, name_end: int, value_at: int, stop: int) -> Pair:
+    """Name and value of the entry ``data[at:stop]``, kept if it may be."""
     try:
         pair = (data[name_at:name_end].decode(), data[value_at:stop])
     except UnicodeDecodeError:
         raise Unusual from None
-    if is_short and pair[0] not in _UNKEPT and b"?" not in pair[1]:  # a query can carry a key
+    if stop - at < 0x82 and pair[0] not in _UNKEPT and b"?" not in pair[1]:  # a query can carry a key
         if len(_known_pairs) >= MAX_KNOWN_PAIRS:
             _known_pairs.clear()
         _known_pairs[data[at:stop]] = pair
-    return pair, stop
+    return pair
 
 
 def encode_varint(value: int) -> bytes:
