@@ -1,21 +1,23 @@
 """Request control: from a whole request to a destination.
 
-The director owns the order of the stages (parse, objective, candidates, data producers, schedule,
-pre-request) and the booking of the chosen endpoint. Everything between the first byte of a decision and
-its booking happens in one call on one thread, so two requests of a burst never decide on the same view
-of the load.
+The director owns the order of the stages (parse, request headers, fairness id, candidates, data producers,
+admitters, schedule, pre-request) and the booking of the chosen endpoint. Everything between the first byte
+of a decision and its booking happens in one call on one thread, so two requests of a burst never decide on
+the same view of the load.
 """
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 from typing import Final
 from uuid import uuid4
 
 from dataplane.clock import Clock
-from dataplane.errors import RequestError, ServiceUnavailableError
-from dataplane.extproc.exchange import HttpRequest
+from dataplane.errors import RequestError, ResourceExhaustedError, ServiceUnavailableError
+from dataplane.extproc.exchange import HttpRequest, HttpResponse
 from dataplane.headers import (
+    CONTROL_HEADERS,
     FAIRNESS_ID,
     FORWARDED_PATH,
     OBJECTIVE,
@@ -27,15 +29,19 @@ from epp.candidates import locate
 from epp.graph import PluginGraph
 from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
 from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
-from epp.interfaces.request_control import Parser
+from epp.interfaces.request_control import Parser, ResponseHead, ResponseHeaderProcessor
 from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
 from epp.scheduling.profile import recorder
 from epp.scheduling.scheduler import Scheduler
 
+log = logging.getLogger(__name__)
+
 DEFAULT_PATH: Final = "/v1/completions"
 MAX_REQUEST_ID_BYTES: Final = 256
 """Longer ids are cut in logs and records; the header itself is forwarded as it came."""
+FAILURE_LOG_INTERVAL_S: Final = 10.0
+"""A plugin that fails on response headers is logged this often at most."""
 
 
 class Admitted:
@@ -77,6 +83,17 @@ class Director:
         self._use_subset = use_subset
         timings = metrics.plugin_timings
         self._scheduler = Scheduler(graph, timings=timings)
+        self._read_headers = [
+            (p.process_request_headers, recorder(timings, "RequestHeaderProcessor", p))
+            for p in graph.request_header_processors
+        ]
+        self._admitters = [(p.admit, recorder(timings, "Admitter", p)) for p in graph.admitters]
+        self._response_headers = [
+            (p, recorder(timings, "ResponseHeaderProcessor", p)) for p in graph.response_header_processors
+        ]
+        self.sets_response_headers = bool(self._response_headers)
+        """Whether ``response_headers`` has anybody to ask."""
+        self._failures: dict[str, tuple[float, int]] = {}
         self._produce = [(p.produce, recorder(timings, "DataProducer", p)) for p in graph.producers]
         self._pre_request = [(p.pre_request, recorder(timings, "PreRequest", p)) for p in graph.pre_requests]
 
@@ -93,6 +110,10 @@ class Director:
         request_id = headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES]
         request = InferenceRequest(request_id or str(uuid4()), path, headers, body, parsed, self._clock())
         request.objective = headers.control(OBJECTIVE)
+        for read, record in self._read_headers:
+            start = perf_counter()
+            read(request)
+            record(perf_counter() - start)
         request.fairness_id = headers.control(FAIRNESS_ID) or request.fairness_id
         return request, parser
 
@@ -105,6 +126,12 @@ class Director:
             start = perf_counter()
             produce(request, candidates)
             record(perf_counter() - start)
+        for admit, record in self._admitters:
+            start = perf_counter()
+            denial = admit(request, candidates)
+            record(perf_counter() - start)
+            if denial is not None:
+                raise ResourceExhaustedError(f"request cannot be admitted: {denial}")
         result = self._schedule(request, candidates)
         set_headers = self._prepare(request, result)
         return Admitted(request, parser, result, self.table.book(result.endpoints[0]), set_headers)
@@ -139,6 +166,38 @@ class Director:
             self.table.release(admitted.booking)
             admitted.booking = self.table.book(served)
 
+    def response_headers(
+        self, admitted: Admitted, response: HttpResponse, served: str
+    ) -> list[tuple[str, bytes]]:
+        """Headers that plugins set for the client; of one that fails, none."""
+        head = ResponseHead(response.status, response.headers, admitted.result, served)
+        changes: dict[str, bytes] = {}
+        for plugin, record in self._response_headers:
+            start = perf_counter()
+            set_headers: dict[str, str] = {}
+            try:
+                plugin.process_response_headers(admitted.request, head, set_headers)
+                changes |= {name: _header_value(name, value) for name, value in set_headers.items()}
+            except Exception as error:  # noqa: BLE001 - a plugin's defect must not cost the client its response
+                self._note_failure(plugin, error)
+            record(perf_counter() - start)
+        return [(name, value) for name, value in changes.items() if name not in CONTROL_HEADERS]
+
+    def _note_failure(self, plugin: ResponseHeaderProcessor, error: Exception) -> None:
+        name: str = plugin.name.name  # type: ignore[attr-defined]  # every plugin has one
+        log_at, unlogged = self._failures.get(name, (float("-inf"), 0))
+        now = self._clock()
+        if now < log_at:
+            self._failures[name] = (log_at, unlogged + 1)
+            return
+        self._failures[name] = (now + FAILURE_LOG_INTERVAL_S, 0)
+        log.error(
+            "plugin '%s' failed on response headers, which pass without its own; %d failures not logged",
+            name,
+            unlogged,
+            exc_info=error,
+        )
+
     def first_byte(self, admitted: Admitted) -> None:
         """The response body has begun."""
         for plugin in self.graph.first_byte_observers:
@@ -159,6 +218,13 @@ class Director:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+
+def _header_value(name: str, value: str) -> bytes:
+    """The value as bytes. ``ValueError`` for what would break the message's framing."""
+    if not value.isprintable():
+        raise ValueError(f"the value of header {name} has characters that no header may have")
+    return value.encode()
 
 
 def request_path(headers: Headers) -> str:

@@ -201,9 +201,12 @@ class PickerExchange:
             self._note_served(admitted, response)
             self._choose_reader(admitted, response.status)
         stale = response.headers.present(CONTROL_HEADERS)
+        added: list[tuple[str, bytes]] = []
+        if admitted is not None and self._director.sets_response_headers:
+            added = self._director.response_headers(admitted, response, summary.served)
         self._handler.metrics.processed_response(perf_counter() - started)
-        if stale:
-            return Proceed(set_headers=_RESPONSE_SEEN.set_headers, remove_headers=stale)
+        if stale or added:
+            return Proceed(set_headers=[*_RESPONSE_SEEN.set_headers, *added], remove_headers=stale)
         return _RESPONSE_SEEN
 
     def _choose_reader(self, admitted: Admitted, status: int) -> None:

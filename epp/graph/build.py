@@ -22,10 +22,13 @@ from epp.graph.producers import create_missing, in_order
 from epp.graph.profiles import DEFAULT_PROFILE, build_profiles, find_handler
 from epp.interfaces.handle import Handle
 from epp.interfaces.request_control import (
+    Admitter,
     EndpointObserver,
     FirstByteObserver,
     Parser,
     PreRequest,
+    RequestHeaderProcessor,
+    ResponseHeaderProcessor,
     ResponseObserver,
 )
 from epp.plugins.catalog import ALIASES, BUILTIN
@@ -84,10 +87,13 @@ def build_graph(
         config=config,
         instances=MappingProxyType(instances.by_name),
         parsers=ParserTable(parsers),
+        request_header_processors=tuple(instances.of(RequestHeaderProcessor)),
         producers=tuple(producers),
+        admitters=tuple(instances.of(Admitter)),
         profiles=MappingProxyType(profiles),
         profile_handler=handler,
         pre_requests=tuple(instances.of(PreRequest)),
+        response_header_processors=tuple(instances.of(ResponseHeaderProcessor)),
         first_byte_observers=tuple(instances.of(FirstByteObserver)),
         response_observers=tuple(instances.of(ResponseObserver)),
         endpoint_observers=tuple(instances.of(EndpointObserver)),

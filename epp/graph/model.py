@@ -14,11 +14,14 @@ from dataplane.plugin.base import Plugin
 from epp.graph.parser_table import ParserTable
 from epp.interfaces.data_layer import DataSource, EndpointDiscovery, Extractor
 from epp.interfaces.request_control import (
+    Admitter,
     DataProducer,
     EndpointObserver,
     FirstByteObserver,
     Parser,
     PreRequest,
+    RequestHeaderProcessor,
+    ResponseHeaderProcessor,
     ResponseObserver,
 )
 from epp.interfaces.scheduling import ProfileHandler
@@ -33,11 +36,14 @@ class PluginGraph:
     instances: Mapping[str, Plugin]
     """All plugins by instance name."""
     parsers: ParserTable
+    request_header_processors: tuple[RequestHeaderProcessor, ...]
     producers: tuple[DataProducer, ...]
     """Each after the producers of what it consumes."""
+    admitters: tuple[Admitter, ...]
     profiles: Mapping[str, Profile]
     profile_handler: ProfileHandler
     pre_requests: tuple[PreRequest, ...]
+    response_header_processors: tuple[ResponseHeaderProcessor, ...]
     first_byte_observers: tuple[FirstByteObserver, ...]
     response_observers: tuple[ResponseObserver, ...]
     endpoint_observers: tuple[EndpointObserver, ...]

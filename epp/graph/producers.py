@@ -9,7 +9,7 @@ from typing import Any
 from dataplane.plugin.base import DataKey
 from epp.graph.instances import AnyPlugin, Instances
 from epp.interfaces.attributes import DEFAULT_PRODUCERS, ENGINE_METRICS
-from epp.interfaces.request_control import Consumer, DataProducer
+from epp.interfaces.request_control import Consumer, DataProducer, Provider
 
 
 def create_missing(instances: Instances, *, engine_metrics: bool) -> None:
@@ -17,7 +17,7 @@ def create_missing(instances: Instances, *, engine_metrics: bool) -> None:
 
     ``engine_metrics`` says whether a data source feeds the measured columns.
     """
-    provided = {key for producer in instances.of(DataProducer) for key in producer.produces}
+    provided = {key for provider in instances.of(Provider) for key in provider.produces}
     if engine_metrics:
         provided.add(ENGINE_METRICS)
     waiting = [plugin for plugin in instances.by_name.values() if isinstance(plugin, Consumer)]

@@ -1,9 +1,12 @@
-"""The extension points around scheduling: parse, produce data, prepare the request, observe the response."""
+"""The extension points around scheduling: parse, read headers, produce data, admit, prepare the request,
+and observe the response or add to its headers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
 
 from dataplane.headers import Headers
 from dataplane.plugin.base import DataKey
@@ -40,13 +43,29 @@ class Parser(Protocol):
 
 
 @runtime_checkable
-class DataProducer(Protocol):
-    """Computes attributes of a request before scheduling. Runs in dependency order."""
+class RequestHeaderProcessor(Protocol):
+    """Reads the headers of a parsed request, first of all plugins and in configured order.
+
+    May leave attributes, which it declares as ``produces``, and may set ``request.fairness_id``; the fairness
+    id a caller sends has precedence. A ``RequestError`` ends the request.
+    """
+
+    def process_request_headers(self, request: InferenceRequest) -> None: ...
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Declares which attributes a plugin leaves, so that consumers of them need no default producer."""
 
     @property
     def produces(self) -> Sequence[DataKey[Any]]:
         """Keys this instance publishes under; ``attributes.produced_by`` tells them from its name."""
         ...
+
+
+@runtime_checkable
+class DataProducer(Provider, Protocol):
+    """Computes attributes of a request before scheduling. Runs in dependency order."""
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None: ...
 
@@ -60,11 +79,44 @@ class Consumer(Protocol):
 
 
 @runtime_checkable
+class Admitter(Protocol):
+    """Has a say in whether a request is scheduled at all, when its data is there; in configured order."""
+
+    def admit(self, request: InferenceRequest, candidates: Candidates) -> str | None:
+        """None to admit; else the reason, and the client gets 429 with it."""
+        ...
+
+
+@runtime_checkable
 class PreRequest(Protocol):
     """Told of the decision before the request leaves; may set headers for the model server."""
 
     def pre_request(
         self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]
+    ) -> None: ...
+
+
+class ResponseHead(msgspec.Struct):
+    """The head of the response to a scheduled request."""
+
+    status: int
+    """HTTP status; 0 when it is missing or not a number."""
+    headers: Headers
+    result: SchedulingResult
+    served: str = ""
+    """``ip:port`` that Envoy says served it; empty when it does not say."""
+
+
+@runtime_checkable
+class ResponseHeaderProcessor(Protocol):
+    """Told when response headers pass; may set headers for the client, by lower-case name.
+
+    Headers that the picker itself reads or writes cannot be set. A failure is logged and costs the headers
+    of this plugin, never the response.
+    """
+
+    def process_response_headers(
+        self, request: InferenceRequest, response: ResponseHead, set_headers: dict[str, str]
     ) -> None: ...
 
 
