@@ -16,6 +16,12 @@ BUILTIN: Final[Mapping[str, str]] = {
     "token-producer": "epp.plugins.producers.token:TokenProducer",
     "approx-prefix-cache-producer": "epp.plugins.producers.approximate_prefix:ApproximatePrefixProducer",
     "inflight-load-producer": "epp.plugins.producers.inflight_load:InflightLoadProducer",
+    # filters
+    "label-selector-filter": "epp.plugins.filters.label_selector:LabelSelectorFilter",
+    "by-label": "epp.plugins.filters.by_label:ByLabelFilter",
+    "decode-filter": "epp.plugins.filters.decode:DecodeFilter",
+    "prefill-filter": "epp.plugins.filters.prefill:PrefillFilter",
+    "encode-filter": "epp.plugins.filters.encode:EncodeFilter",
     # scorers
     "queue-scorer": "epp.plugins.scorers.queue_depth:QueueDepthScorer",
     "kv-cache-utilization-scorer": "epp.plugins.scorers.kv_cache_utilization:KvCacheUtilizationScorer",
@@ -35,5 +41,10 @@ BUILTIN: Final[Mapping[str, str]] = {
     "file-discovery": "epp.plugins.discovery.file:FileDiscovery",
 }
 
-ALIASES: Final[Mapping[str, str]] = {"tokenizer": "token-producer"}
+ALIASES: Final[Mapping[str, str]] = {
+    "tokenizer": "token-producer",
+    "by-label-selector": "label-selector-filter",
+    "decode-endpoints-filter": "decode-filter",
+    "prefill-endpoints-filter": "prefill-filter",
+}
 """Deprecated type strings and what replaces them."""

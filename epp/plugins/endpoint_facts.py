@@ -1,0 +1,71 @@
+"""What follows from an endpoint's spec alone (labels, address), kept as columns.
+
+Reading labels costs a dictionary look-up per endpoint, so plugins that decide by labels read each spec once:
+rows are recomputed for endpoints that came or were relabelled since the table's last version, and for no
+others. Owned by one plugin instance and used on the thread that owns the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from epp.interfaces.endpoint import Candidates, EndpointSpec, EndpointTable, Floats
+
+
+class EndpointFacts:
+    """``width`` numbers per endpoint. ``read`` computes them from a spec and must not raise."""
+
+    def __init__(self, read: Callable[[EndpointSpec], Sequence[float]], width: int = 1) -> None:
+        self._read = read
+        self._width = width
+        self._table: EndpointTable | None = None
+        self._version = -1
+        self._specs: list[EndpointSpec | None] = []
+        self._values: Floats = np.zeros((0, width))
+
+    def of(self, candidates: Candidates) -> Floats:
+        """One row per candidate: an array of shape (candidates, width)."""
+        table = candidates.table
+        if table is not self._table or table.version != self._version:
+            self._refresh(table)
+        rows: Floats = self._values[candidates.slots]
+        return rows
+
+    def _refresh(self, table: EndpointTable) -> None:
+        if table is not self._table:
+            self._table, self._specs, self._values = table, [], np.zeros((0, self._width))
+        missing = table.capacity - len(self._specs)
+        if missing:
+            self._specs.extend([None] * missing)
+            self._values = np.vstack((self._values, np.zeros((missing, self._width))))
+        for slot, endpoint in enumerate(table.endpoints):
+            spec = None if endpoint is None else endpoint.spec
+            if spec is not self._specs[slot]:
+                self._specs[slot] = spec
+                if spec is not None:
+                    self._values[slot] = self._read(spec)
+        self._version = table.version
+
+
+class SpecFilter:
+    """Keeps the endpoints whose spec passes a test.
+
+    The same candidates give the same result object, so that a request for the whole pool costs one
+    comparison, and the narrowed set's endpoints are collected once per version of the table.
+    """
+
+    def __init__(self, test: Callable[[EndpointSpec], bool]) -> None:
+        self._passes = EndpointFacts(lambda spec: (float(test(spec)),))
+        self._last: tuple[Candidates, int, Candidates] | None = None
+
+    def kept(self, candidates: Candidates) -> Candidates:
+        """Those that pass; possibly none."""
+        version = candidates.table.version
+        last = self._last
+        if last is not None and last[0] is candidates and last[1] == version:
+            return last[2]
+        kept = candidates.where(self._passes.of(candidates)[:, 0] > 0)
+        self._last = (candidates, version, kept)
+        return kept

@@ -1,0 +1,30 @@
+"""Keep the endpoints that encode images, audio and video for others.
+
+The role label must say so: endpoints without it are left out, because they expect whole requests. No such
+endpoint leaves nobody.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
+from epp.interfaces.endpoint import Candidates
+from epp.interfaces.handle import Handle
+from epp.interfaces.request import InferenceRequest
+from epp.plugins.endpoint_facts import SpecFilter
+from epp.plugins.roles import serves_encode
+
+
+class EncodeFilter:
+    """Filters by the encode stage."""
+
+    info: ClassVar = PluginInfo("encode-filter")
+
+    def __init__(self, name: TypedName, params: PluginParams, handle: Handle) -> None:
+        self.name = name
+        self._filter = SpecFilter(serves_encode)
+
+    def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
+        """The endpoints that serve encode."""
+        return self._filter.kept(candidates)

@@ -1,0 +1,57 @@
+"""prefill-filter: endpoints whose role includes prefill stay."""
+
+import pytest
+
+from dataplane.config.problems import ConfigErrors
+from epp.graph import load_graph
+from epp.interfaces.endpoint import EndpointTable
+from epp.interfaces.handle import Handle
+from epp.plugins.filters.prefill import PrefillFilter
+from tests.support.labelled import left_by
+from tests.support.pool import make_plugin
+
+ROLES = [
+    "encode", "prefill", "decode", "encode-prefill", "prefill-decode", "encode-decode",
+    "encode-prefill-decode", "both", "", "Decode", "draft", None,
+]  # fmt: skip
+
+
+def test_the_role_label_decides():
+    pool = [{} if role is None else {"llm-d.ai/role": role} for role in ROLES]
+    left = left_by(PrefillFilter, pool)
+    assert {ROLES[int(name[1:])] for name in left} == {
+        "prefill",
+        "encode-prefill",
+        "prefill-decode",
+        "encode-prefill-decode",
+        "both",
+    }
+
+
+def test_a_pool_without_roles_has_nobody_for_prefill():
+    assert left_by(PrefillFilter, [{}, {"app": "vllm"}]) == []
+
+
+def test_nobody_may_be_left():
+    assert left_by(PrefillFilter, [{"llm-d.ai/role": "draft"}]) == []
+    assert left_by(PrefillFilter, []) == []
+
+
+def test_the_name_of_the_concept_pages_is_accepted_with_a_warning():
+    graph = load_graph(
+        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+        "plugins: [{type: prefill-endpoints-filter}]",
+        Handle(EndpointTable()),
+    )
+    assert type(graph.instances["prefill-endpoints-filter"]) is PrefillFilter
+    assert graph.warnings == (
+        "plugins[0]: plugin type 'prefill-endpoints-filter' is deprecated; use 'prefill-filter'",
+    )
+
+
+def test_there_are_no_parameters():
+    with pytest.raises(ConfigErrors) as caught:
+        make_plugin(PrefillFilter, None, {"label": "role"})
+    assert [str(error) for error in caught.value.errors] == [
+        "parameters.label: unknown field; there are none here"
+    ]
