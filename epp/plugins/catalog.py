@@ -11,6 +11,7 @@ from typing import Final
 BUILTIN: Final[Mapping[str, str]] = {
     # parsers
     "openai-parser": "epp.plugins.parsers.openai:OpenAIParser",
+    "anthropic-parser": "epp.plugins.parsers.anthropic:AnthropicParser",
     "passthrough-parser": "epp.plugins.parsers.passthrough:PassthroughParser",
     # data producers
     "token-producer": "epp.plugins.producers.token:TokenProducer",
