@@ -140,7 +140,7 @@ class RequestHandlerSpec(_Section, frozen=True):
     """How request bodies are understood."""
 
     parsers: list[PluginRef] = msgspec.field(default_factory=list)
-    """Parsers in order of preference; openai-parser, then passthrough-parser when empty."""
+    """Parsers in order of preference; when empty openai-, anthropic-, vllmhttp- and passthrough-parser."""
 
 
 class EndpointPickerConfig(_Section, frozen=True):

@@ -36,7 +36,7 @@ from epp.plugins.catalog import ALIASES, BUILTIN
 REGISTRY: Final = PluginRegistry(BUILTIN, ALIASES)
 """The built-in plugins."""
 
-DEFAULT_PARSERS: Final = ("openai-parser", "passthrough-parser")
+DEFAULT_PARSERS: Final = ("openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser")
 
 
 def load_graph(

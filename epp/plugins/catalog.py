@@ -12,6 +12,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     # parsers
     "openai-parser": "epp.plugins.parsers.openai:OpenAIParser",
     "anthropic-parser": "epp.plugins.parsers.anthropic:AnthropicParser",
+    "vllmhttp-parser": "epp.plugins.parsers.vllm_http:VllmHttpParser",
     "passthrough-parser": "epp.plugins.parsers.passthrough:PassthroughParser",
     # data producers
     "token-producer": "epp.plugins.producers.token:TokenProducer",
@@ -30,6 +31,10 @@ BUILTIN: Final[Mapping[str, str]] = {
     "running-requests-size-scorer": "epp.plugins.scorers.running_requests:RunningRequestsScorer",
     "active-request-scorer": "epp.plugins.scorers.active_requests:ActiveRequestsScorer",
     "load-aware-scorer": "epp.plugins.scorers.load_aware:LoadAwareScorer",
+    "lora-affinity-scorer": "epp.plugins.scorers.lora_affinity:LoraAffinityScorer",
+    "token-load-scorer": "epp.plugins.scorers.token_load:TokenLoadScorer",
+    "no-hit-lru-scorer": "epp.plugins.scorers.no_hit_lru:NoHitLruScorer",
+    "header-label-affinity-scorer": "epp.plugins.scorers.header_label_affinity:HeaderLabelAffinityScorer",
     # pickers
     "max-score-picker": "epp.plugins.pickers.max_score:MaxScorePicker",
     "random-picker": "epp.plugins.pickers.random:RandomPicker",

@@ -73,7 +73,7 @@ def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _fit(raw: Any, hint: Any) -> Any:
-    """``raw`` as far as it fits ``hint``; None where it does not, unfit list items left out."""
+    """``raw`` as far as it fits ``hint``; None where it does not. Unfit items of collections are left out."""
     if hint is msgspec.Raw:
         return msgspec.Raw(
             json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
@@ -86,6 +86,16 @@ def _fit(raw: Any, hint: Any) -> Any:
         if not isinstance(raw, list):
             return None
         return [value for item in raw if (value := _fit(item, args[0])) is not None]
+    if origin is dict:
+        if not isinstance(raw, dict):
+            return None
+        fits = {name: _fit(value, args[1]) for name, value in raw.items()}
+        return {name: value for name, value in fits.items() if value is not None}
+    return _fit_plain(raw, hint)
+
+
+def _fit_plain(raw: Any, hint: Any) -> Any:
+    """The same for structs and scalars."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if isinstance(raw, str) and issubclass(hint, TextPart):
             return hint(text=raw)

@@ -11,8 +11,10 @@ from epp.graph import PluginGraph, build_graph, load_graph
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.plugins.discovery.file import FileDiscovery
+from epp.plugins.parsers.anthropic import AnthropicParser
 from epp.plugins.parsers.openai import OpenAIParser
 from epp.plugins.parsers.passthrough import PassthroughParser
+from epp.plugins.parsers.vllm_http import VllmHttpParser
 from tests.support.plugins import TEST_REGISTRY
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
@@ -43,6 +45,8 @@ def test_the_built_in_default_is_complete():
         "metrics-data-source",
         "core-metrics-extractor",
         "openai-parser",
+        "anthropic-parser",
+        "vllmhttp-parser",
         "passthrough-parser",
         "max-score-picker",
         "single-profile-handler",
@@ -81,6 +85,10 @@ def test_two_graphs_of_one_handle_share_no_plugin():
 def test_parsers_are_chosen_by_path():
     graph = load("")
     assert isinstance(graph.parser_for("/v1/chat/completions"), OpenAIParser)
+    assert isinstance(graph.parser_for("/v1/messages"), AnthropicParser)
+    assert isinstance(graph.parser_for("/v1/messages/count_tokens"), AnthropicParser)
+    assert isinstance(graph.parser_for("/inference/v1/generate"), VllmHttpParser)
+    assert isinstance(graph.parser_for("/generate"), PassthroughParser)
     assert isinstance(graph.parser_for("/metrics"), PassthroughParser)
 
 

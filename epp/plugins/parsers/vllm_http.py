@@ -1,0 +1,100 @@
+"""Understand vLLM's tokens-in, tokens-out API: a rendered prompt goes in, generated tokens come out.
+
+The prompt is exact, so prefix matching needs no estimate. Where an image or another medium stands in the
+prompt, all media have the same placeholder tokens; they are replaced, in what the picker knows, by an id made
+of the medium's own hash, so that prompts with different images do not look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import msgspec
+import xxhash
+
+from dataplane.errors import BadRequestError
+from dataplane.headers import Headers
+from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
+from epp.interfaces.handle import Handle
+from epp.interfaces.request import ParsedBody
+from epp.plugins.json_body import decode
+from epp.plugins.openai_usage import UsageReader
+from epp.plugins.prompts import check_tokens, output_limit
+
+
+class Placeholder(msgspec.Struct, gc=False):
+    """Where in the prompt a medium stands, in tokens."""
+
+    offset: int = 0
+    length: int = 0
+
+
+class Features(msgspec.Struct, gc=False):
+    """Media of the prompt by modality, hashes and places in the same order."""
+
+    mm_hashes: dict[str, list[str]] | None = None
+    mm_placeholders: dict[str, list[Placeholder]] | None = None
+
+
+class SamplingParams(msgspec.Struct, gc=False):
+    """How tokens are generated."""
+
+    max_tokens: int | None = None
+
+
+class GenerateBody(msgspec.Struct, gc=False):
+    """``inference/v1/generate``."""
+
+    model: str | None = None
+    token_ids: list[int] | None = None
+    features: Features | str | None = None
+    sampling_params: SamplingParams | None = None
+    stream: bool | None = None
+    cache_salt: str | None = None
+
+
+_generate: Final = msgspec.json.Decoder(GenerateBody)
+
+
+class VllmHttpParser:
+    """Parses ``inference/v1/generate``."""
+
+    info: ClassVar = PluginInfo("vllmhttp-parser")
+    claims: ClassVar[Sequence[str]] = ("inference/v1/generate",)
+
+    def __init__(self, name: TypedName, params: PluginParams, handle: Handle) -> None:
+        self.name = name
+
+    def parse(self, headers: Headers, path: str, body: bytes) -> ParsedBody:
+        """Decode the body; token ids are required, a model is not."""
+        request = decode(body, _generate)
+        tokens = request.token_ids
+        if tokens is None:
+            raise BadRequestError("token_ids is required: a list of token ids", param="token_ids")
+        check_tokens(tokens, "token_ids")
+        if isinstance(request.features, Features):
+            _mark_media(tokens, request.features)
+        sampling = request.sampling_params
+        return ParsedBody(
+            request.model or "",
+            request.stream is True,
+            prompt_tokens=tokens,
+            max_output_tokens=output_limit(sampling.max_tokens) if sampling is not None else None,
+            cache_salt=request.cache_salt or "",
+        )
+
+    def response_reader(self, streaming: bool) -> UsageReader:
+        """Reads usage; with ``streaming``, counts events too."""
+        return UsageReader(streaming)
+
+
+def _mark_media(tokens: list[int], features: Features) -> None:
+    """Put each medium's own id in its place; places outside the prompt are the model server's to judge."""
+    places = features.mm_placeholders or {}
+    for modality, hashes in (features.mm_hashes or {}).items():
+        for reference, place in zip(hashes, places.get(modality, ()), strict=False):
+            end = place.offset + place.length
+            if 0 <= place.offset < end <= len(tokens):
+                mark = xxhash.xxh3_64_intdigest(reference.encode("utf-8", "surrogatepass")) & 0xFFFF_FFFF
+                tokens[place.offset : end] = [mark] * place.length
