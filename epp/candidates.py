@@ -3,6 +3,9 @@
 The hint is metadata of the request phase: a list of ``ip:port`` under the subset namespace, or the comma
 string that header-to-metadata filters produce. A bare IP means all its ports. Key absent: the whole pool;
 key present: only what it names, so an empty or unmatched hint leaves nobody.
+
+An endpoint whose server is known to be gone (its port refuses connections) is no candidate while another one
+is left: discovery may take a while to hear of it, and a dead server looks idle.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ from epp.interfaces.endpoint import Candidates, EndpointTable
 
 def locate(table: EndpointTable, metadata: Metadata | None) -> Candidates:
     """Candidates of a request with this metadata."""
+    return _named(table, metadata).present()
+
+
+def _named(table: EndpointTable, metadata: Metadata | None) -> Candidates:
     if metadata is None:
         return table.all()
     namespace = metadata.namespace(SUBSET_NAMESPACE)

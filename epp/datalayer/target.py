@@ -97,6 +97,7 @@ class Target:
         "_connecting",
         "_connection",
         "_failures",
+        "_is_own_address",
         "_logged_at",
         "_logged_kind",
         "_readers",
@@ -204,9 +205,8 @@ class Target:
         pause = min(MAX_BACKOFF_S, shared.interval_s * 2 ** min(self._failures, 10))
         self._retry_at = shared.clock() + pause * shared.rng.uniform(0.75, 1.25)
         shared.errors.poll_error(shared.source.name.type)
-        slot = self.endpoint.slot
-        if error.kind == NOBODY_LISTENS and shared.table.generation[slot] == self.endpoint.generation:
-            shared.table.distrust(slot)
+        if error.kind == NOBODY_LISTENS and self._lives():
+            shared.table.distrust(self.endpoint.slot, gone=self._is_own_address)
         self._report(error.kind, error.detail, error.hint)
 
     def _prepare(self) -> None:
@@ -214,6 +214,8 @@ class Target:
         source = self._shared.source
         self._spec = self.endpoint.spec
         authority = source.authority(self.endpoint)
+        # Metrics on a port of their own say nothing about the port that serves requests.
+        self._is_own_address = authority == self.endpoint.key
         self._request = (
             f"GET {source.path} HTTP/1.1\r\nHost: {authority}\r\n"
             "Accept: text/plain;version=0.0.4\r\nUser-Agent: pointsman-epp\r\n\r\n"
@@ -223,10 +225,13 @@ class Target:
         ]
 
     def _ask(self, connection: ScrapeConnection) -> None:
-        shared, endpoint = self._shared, self.endpoint
-        if shared.keeps_ledger and shared.table.generation[endpoint.slot] == endpoint.generation:
-            shared.table.begin_scrape(endpoint.slot)
+        if self._shared.keeps_ledger and self._lives():
+            self._shared.table.begin_scrape(self.endpoint.slot)
         connection.request(self._request)
+
+    def _lives(self) -> bool:
+        """Whether the slot still belongs to this endpoint."""
+        return bool(self._shared.table.generation[self.endpoint.slot] == self.endpoint.generation)
 
     def _connect(self) -> None:
         self._disconnect()
@@ -245,6 +250,8 @@ class Target:
             self.failed(_connect_error(host, port, error), retry=False)
             return
         self._connecting = None
+        if self._is_own_address and self._lives():
+            self._shared.table.reached(self.endpoint.slot)
         if connection.usable:
             self._ask(connection)
         else:

@@ -25,13 +25,16 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Slots = NDArray[np.intp]
 
+STALE_PENALTY: Final = 5.0
+"""Waiting requests by which a row without fresh metrics looks busier than the busiest fresh one."""
+
 MAX_ENDPOINTS: Final = 20_000
 """Rows one table may hold; discovery refuses more."""
 
 
 _MEASURED: Final = (
     "waiting", "running", "kv_usage", "inflight", "inflight_tokens", "unseen", "unseen_next",
-    "fresh", "updated_at", "block_size", "num_blocks",
+    "fresh", "gone", "updated_at", "block_size", "num_blocks",
 )  # fmt: skip
 """Columns that speak of the endpoint in a slot and are cleared when it leaves."""
 
@@ -105,6 +108,8 @@ class EndpointTable:
         """The same for the scrape under way."""
         self.fresh = np.zeros(capacity, dtype=np.bool_)
         """Whether the measured columns are younger than the staleness threshold."""
+        self.gone = np.zeros(capacity, dtype=np.bool_)
+        """Whether nobody listens at the endpoint's own address, as far as is known."""
         self.updated_at: Floats = np.zeros(capacity)
         self.block_size = np.zeros(capacity, dtype=np.int64)
         """Engine KV block size in tokens; 0 = unknown."""
@@ -119,6 +124,8 @@ class EndpointTable:
         """Rises when rows come or go; caches of anything per row are valid for one version."""
         self.stale = 0
         """How many live rows are not fresh; 0 lets the hot path skip the question."""
+        self.absent = 0
+        """How many live rows are gone; likewise."""
         self._by_id: dict[str, Endpoint] = {}
         self._by_key: dict[str, Endpoint] = {}
         self._free = list(range(capacity - 1, -1, -1))
@@ -170,6 +177,8 @@ class EndpointTable:
         del self._by_key[endpoint.key]
         if not self.fresh[slot]:
             self.stale -= 1
+        if self.gone[slot]:
+            self.absent -= 1
         self.endpoints[slot] = None
         self.generation[slot] += 1
         for column in _MEASURED:
@@ -219,11 +228,20 @@ class EndpointTable:
             self.stale -= 1
         self.updated_at[slot] = now
 
-    def distrust(self, slot: int) -> None:
-        """Mark one row as stale at once: its server is known to be gone."""
+    def distrust(self, slot: int, *, gone: bool = False) -> None:
+        """Mark one row as stale at once; ``gone``: nobody listens at the endpoint's own address."""
         if self.fresh[slot]:
             self.fresh[slot] = False
             self.stale += 1
+        if gone and not self.gone[slot]:
+            self.gone[slot] = True
+            self.absent += 1
+
+    def reached(self, slot: int) -> None:
+        """Somebody listens at the endpoint's address again."""
+        if self.gone[slot]:
+            self.gone[slot] = False
+            self.absent -= 1
 
     def expire(self, older_than: float) -> None:
         """Mark rows last measured before ``older_than`` as stale."""
@@ -296,18 +314,26 @@ class Candidates:
         narrowed._parent, narrowed._kept = self, keep
         return narrowed
 
+    def present(self) -> Candidates:
+        """Without the endpoints at which nobody listens; all of them when that would leave none."""
+        table = self.table
+        if not table.absent:
+            return self
+        keep = ~table.gone[self.slots]
+        return self.where(keep) if keep.any() else self
+
     def queue_depth(self) -> Floats:
         """Requests waiting per candidate: reported, plus those booked since that report began.
 
-        A row without fresh metrics counts as the longest fresh queue plus everything in flight to it:
-        silence must not look like idleness.
+        A row without fresh metrics counts as the longest fresh queue, ``STALE_PENALTY`` and everything in
+        flight to it: silence must not look like idleness.
         """
         table, slots = self.table, self.slots
         depth = table.waiting[slots] + table.unseen[slots]
         if table.stale:
             fresh = table.fresh[slots]
             worst = depth[fresh].max() if fresh.any() else 0.0
-            depth = np.where(fresh, depth, worst + table.inflight[slots])
+            depth = np.where(fresh, depth, worst + STALE_PENALTY + table.inflight[slots])
         return depth
 
     def kv_usage(self) -> Floats:

@@ -61,3 +61,14 @@ def test_without_metadata_or_key_the_whole_pool_is_candidate(table: EndpointTabl
     assert locate(table, None) is table.all()
     assert locate(table, Hint()) is table.all()
     assert locate(table, Hint(envoy__lb__subset_hint={"other": ["10.0.0.1:8000"]})) is table.all()
+
+
+def test_a_dead_endpoint_is_no_candidate_even_if_the_hint_names_it(table: EndpointTable) -> None:
+    dead = table.at("10.0.0.2:8000")
+    assert dead is not None
+    table.distrust(dead.slot, gone=True)
+    assert "10.0.0.2:8000" not in [e.key for e in locate(table, None).endpoints]
+    both = Hint(envoy__lb__subset_hint={KEY: ["10.0.0.2:8000", "10.0.0.1:8000"]})
+    assert [e.key for e in locate(table, both).endpoints] == ["10.0.0.1:8000"]
+    alone = Hint(envoy__lb__subset_hint={KEY: ["10.0.0.2:8000"]})
+    assert [e.key for e in locate(table, alone).endpoints] == ["10.0.0.2:8000"]

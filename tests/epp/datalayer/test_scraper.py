@@ -218,10 +218,10 @@ def test_a_server_that_is_gone_is_not_trusted_from_the_first_refused_connection_
             await until(lambda: fleet.scrapes(endpoint) >= 1)
             await server.stop()
             await until(lambda: not fleet.table.fresh[endpoint.slot])
-            assert fleet.table.stale == 1
+            assert (fleet.table.stale, fleet.table.absent) == (1, 1)
             await server.start()
             await until(lambda: bool(fleet.table.fresh[endpoint.slot]))
-            assert fleet.table.stale == 0
+            assert (fleet.table.stale, fleet.table.absent) == (0, 0)
 
     run(scenario())
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from epp.interfaces.endpoint import Booking, Endpoint, EndpointSpec, EndpointTable
+from epp.interfaces.endpoint import STALE_PENALTY, Booking, Endpoint, EndpointSpec, EndpointTable
 
 
 def spec(i: int, address: str | None = None) -> EndpointSpec:
@@ -107,7 +107,7 @@ def test_stale_endpoint_looks_as_busy_as_the_busiest_fresh_one() -> None:
     table.expire(older_than=5.0)
     table.book(c)
     assert table.stale == 1
-    assert table.all().queue_depth().tolist() == [4.0, 9.0, 10.0]
+    assert table.all().queue_depth().tolist() == [4.0, 9.0, 9.0 + STALE_PENALTY + 1.0]
     assert table.all().kv_usage().tolist() == [0.5, 0.2, 0.5]
 
 
@@ -116,7 +116,7 @@ def test_without_any_fresh_metrics_only_inflight_counts() -> None:
     a = table.add(spec(1))
     table.add(spec(2))
     table.book(a)
-    assert table.all().queue_depth().tolist() == [1.0, 0.0]
+    assert table.all().queue_depth().tolist() == [STALE_PENALTY + 1.0, STALE_PENALTY]
     assert table.all().kv_usage().tolist() == [0.0, 0.0]
 
 
@@ -128,6 +128,21 @@ def test_narrowed_candidates_name_the_endpoints_of_their_time() -> None:
     table.remove("default/pod-2")
     table.add(spec(3))
     assert [e.spec.name for e in narrowed.endpoints] == ["pod-2"]
+
+
+def test_endpoints_at_which_nobody_listens_are_left_out_while_others_are_there() -> None:
+    table = EndpointTable()
+    a, b = table.add(spec(1)), table.add(spec(2))
+    assert table.all().present() is table.all()
+    table.distrust(a.slot, gone=True)
+    assert [e.key for e in table.all().present().endpoints] == [b.key]
+    table.distrust(b.slot, gone=True)
+    assert table.all().present() is table.all(), "when all seem gone, one may be wrong about it"
+    table.reached(b.slot)
+    assert [e.key for e in table.all().present().endpoints] == [b.key]
+    table.remove(a.spec.id)
+    assert table.absent == 0
+    assert not table.gone[table.add(spec(3)).slot]
 
 
 class TableMachine(RuleBasedStateMachine):

@@ -3,7 +3,7 @@
 import pytest
 
 from dataplane.config.problems import ConfigErrors
-from epp.interfaces.endpoint import EndpointTable
+from epp.interfaces.endpoint import STALE_PENALTY, EndpointTable
 from epp.plugins.scorers.load_aware import LoadAwareScorer
 from tests.support.pool import make_plugin, make_request, make_table
 
@@ -26,11 +26,11 @@ def test_one_and_no_endpoints():
     assert scores(make_table(0)) == []
 
 
-def test_a_stale_endpoint_counts_as_the_longest_queue():
+def test_a_stale_endpoint_counts_as_more_than_the_longest_queue():
     table = make_table(2, waiting=[64, 0])
     table.fresh[1] = False
     table.stale = 1
-    assert scores(table) == [0.25, 0.25]
+    assert scores(table) == [0.25, 0.5 * (1 - (64 + STALE_PENALTY) / 128)]
 
 
 def test_a_threshold_of_zero_is_refused():

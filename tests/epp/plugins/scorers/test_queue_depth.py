@@ -41,11 +41,18 @@ def test_requests_sent_since_the_scrape_count():
     assert scores(table) == [0.8, 1.0]
 
 
-def test_a_stale_endpoint_counts_as_the_longest_queue():
+def test_a_stale_endpoint_counts_as_more_than_the_longest_queue():
     table = make_table(3, waiting=[0, 5, 0])
     table.fresh[2] = False
     table.stale = 1
-    assert scores(table) == [1.0, 0.0, 0.0]
+    assert scores(table) == [1.0, 0.5, 0.0]
+
+
+def test_on_an_idle_pool_a_stale_endpoint_is_last():
+    table = make_table(2)
+    table.fresh[0] = False
+    table.stale = 1
+    assert scores(table) == [0.0, 1.0]
 
 
 def test_a_burst_spreads_evenly():
