@@ -13,6 +13,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "openai-parser": "epp.plugins.parsers.openai:OpenAIParser",
     "anthropic-parser": "epp.plugins.parsers.anthropic:AnthropicParser",
     "vllmhttp-parser": "epp.plugins.parsers.vllm_http:VllmHttpParser",
+    "sglanghttp-parser": "epp.plugins.parsers.sglang_http:SglangHttpParser",
     "passthrough-parser": "epp.plugins.parsers.passthrough:PassthroughParser",
     # data producers
     "token-producer": "epp.plugins.producers.token:TokenProducer",
@@ -24,6 +25,10 @@ BUILTIN: Final[Mapping[str, str]] = {
     "decode-filter": "epp.plugins.filters.decode:DecodeFilter",
     "prefill-filter": "epp.plugins.filters.prefill:PrefillFilter",
     "encode-filter": "epp.plugins.filters.encode:EncodeFilter",
+    "header-based-testing-filter": "epp.plugins.filters.header_based_testing:HeaderBasedTestingFilter",
+    "utilization-filter": "epp.plugins.filters.utilization:UtilizationFilter",
+    "prefix-cache-affinity-filter": "epp.plugins.filters.prefix_cache_affinity:PrefixCacheAffinityFilter",
+    "context-length-aware": "epp.plugins.filters.context_length:ContextLengthAware",
     # scorers
     "queue-scorer": "epp.plugins.scorers.queue_depth:QueueDepthScorer",
     "kv-cache-utilization-scorer": "epp.plugins.scorers.kv_cache_utilization:KvCacheUtilizationScorer",
