@@ -1,7 +1,7 @@
 """What follows from an endpoint's spec alone (labels, address), kept as columns.
 
 Reading labels costs a dictionary look-up per endpoint, so plugins that decide by labels read each spec once:
-rows are recomputed for endpoints that came or were relabelled since the table's last version, and for no
+they are recomputed for endpoints that came or were relabelled since the table's last version, and for no
 others. Owned by one plugin instance and used on the thread that owns the table.
 """
 
@@ -23,29 +23,29 @@ class EndpointFacts:
         self._table: EndpointTable | None = None
         self._version = -1
         self._specs: list[EndpointSpec | None] = []
-        self._values: Floats = np.zeros((0, width))
+        self._values: Floats = np.zeros((width, 0))
 
     def of(self, candidates: Candidates) -> Floats:
-        """One row per candidate: an array of shape (candidates, width)."""
+        """One column per candidate: an array of shape (width, candidates)."""
         table = candidates.table
         if table is not self._table or table.version != self._version:
             self._refresh(table)
-        rows: Floats = self._values[candidates.slots]
-        return rows
+        facts: Floats = self._values[:, candidates.slots]
+        return facts
 
     def _refresh(self, table: EndpointTable) -> None:
         if table is not self._table:
-            self._table, self._specs, self._values = table, [], np.zeros((0, self._width))
+            self._table, self._specs, self._values = table, [], np.zeros((self._width, 0))
         missing = table.capacity - len(self._specs)
         if missing:
             self._specs.extend([None] * missing)
-            self._values = np.vstack((self._values, np.zeros((missing, self._width))))
+            self._values = np.hstack((self._values, np.zeros((self._width, missing))))
         for slot, endpoint in enumerate(table.endpoints):
             spec = None if endpoint is None else endpoint.spec
             if spec is not self._specs[slot]:
                 self._specs[slot] = spec
                 if spec is not None:
-                    self._values[slot] = self._read(spec)
+                    self._values[:, slot] = self._read(spec)
         self._version = table.version
 
 
@@ -66,6 +66,6 @@ class SpecFilter:
         last = self._last
         if last is not None and last[0] is candidates and last[1] == version:
             return last[2]
-        kept = candidates.where(self._passes.of(candidates)[:, 0] > 0)
+        kept = candidates.where(self._passes.of(candidates)[0] > 0)
         self._last = (candidates, version, kept)
         return kept

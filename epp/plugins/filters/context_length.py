@@ -37,7 +37,7 @@ DISTANCE_SCALE: Final = 1_000.0
 
 TOKEN_BYTES: Final = 4
 
-_Row = tuple[float, float, float]
+_Facts = tuple[float, float, float]
 """Least and most tokens, and the score that is given in their place (NaN: they decide)."""
 
 
@@ -65,7 +65,7 @@ class ContextLengthAware:
     def __init__(self, name: TypedName, params: ContextLengthParams, handle: Handle) -> None:
         self.name = name
         self._filters = params.enable_filtering
-        self._ranges = EndpointFacts(lambda spec: _row(spec, params.label), width=3)
+        self._ranges = EndpointFacts(lambda spec: _facts(spec, params.label), width=3)
 
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """The endpoints in whose range the prompt is, and those without a range."""
@@ -73,7 +73,7 @@ class ContextLengthAware:
         if not self._filters or prompt is None:
             return candidates
         length = _length(prompt)
-        least, most, given = self._ranges.of(candidates).T
+        least, most, given = self._ranges.of(candidates)
         return candidates.where(
             np.where(np.isnan(given), (least <= length) & (length <= most), given == UNLABELLED_SCORE)
         )
@@ -84,7 +84,7 @@ class ContextLengthAware:
         if prompt is None:
             return np.full(len(candidates), UNLABELLED_SCORE)
         length = _length(prompt)
-        least, most, given = self._ranges.of(candidates).T
+        least, most, given = self._ranges.of(candidates)
         width = most - least
         room = np.where(width > 0, most - length, 1.0) / np.where(width > 0, width, 1.0)
         fit = NARROWNESS / (1.0 + width / WIDTH_SCALE) + (1.0 - NARROWNESS) * room
@@ -95,7 +95,7 @@ class ContextLengthAware:
         return np.where(np.isnan(given), np.where(distance > 0, outside, inside), given)
 
 
-def _row(spec: EndpointSpec, label: str) -> _Row:
+def _facts(spec: EndpointSpec, label: str) -> _Facts:
     text = spec.labels.get(label)
     if text is None:
         return 0.0, 0.0, UNLABELLED_SCORE

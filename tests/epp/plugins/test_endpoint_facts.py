@@ -19,12 +19,12 @@ def is_large(spec: EndpointSpec) -> bool:
     return spec.labels.get("size", "") > "0"
 
 
-def test_there_is_one_row_per_candidate():
+def test_there_is_one_column_per_candidate():
     table = labelled_table(SIZES)
     facts = EndpointFacts(size, 2)
-    assert facts.of(table.all()).tolist() == [[0, 8000], [1, 8000], [2, 8000]]
-    assert facts.of(Candidates(table, np.array([2, 0]))).tolist() == [[2, 8000], [0, 8000]]
-    assert facts.of(Candidates(table, np.array([], dtype=np.intp))).tolist() == []
+    assert facts.of(table.all()).T.tolist() == [[0, 8000], [1, 8000], [2, 8000]]
+    assert facts.of(Candidates(table, np.array([2, 0]))).T.tolist() == [[2, 8000], [0, 8000]]
+    assert facts.of(Candidates(table, np.array([], dtype=np.intp))).shape == (2, 0)
 
 
 def test_only_new_and_relabelled_endpoints_are_read_again():
@@ -48,7 +48,7 @@ def test_only_new_and_relabelled_endpoints_are_read_again():
 def test_another_table_is_read_from_the_start():
     facts = EndpointFacts(size, 2)
     facts.of(labelled_table([{"size": "7"}, {"size": "8"}]).all())
-    assert facts.of(labelled_table([{"size": "1"}]).all()).tolist() == [[1, 8000]]
+    assert facts.of(labelled_table([{"size": "1"}]).all()).T.tolist() == [[1, 8000]]
 
 
 def test_the_same_candidates_give_the_same_object_until_the_table_changes():
@@ -93,5 +93,5 @@ def test_facts_agree_with_the_specs_after_any_changes(steps: list[tuple[str, int
         elif kind == "relabel" and present:
             table.relabel(spec.id, spec)
         everyone = table.all()
-        assert facts.of(everyone).tolist() == [list(size(e.spec)) for e in everyone.endpoints]
+        assert facts.of(everyone).T.tolist() == [list(size(e.spec)) for e in everyone.endpoints]
         assert names(large.kept(everyone)) == [e.spec.name for e in everyone.endpoints if is_large(e.spec)]
