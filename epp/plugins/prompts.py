@@ -42,3 +42,8 @@ def stand_in(reference: str, tokens: int) -> str:
     """Text of about that many tokens for a medium, the same for the same reference."""
     digest: str = xxhash.xxh3_64_hexdigest(reference.encode("utf-8", "surrogatepass"))
     return digest * (tokens // _DIGEST_TOKENS)
+
+
+def salted(salt: str, media: bytes) -> str:
+    """The salt of a prompt with media whose places are not known: other media, another prompt."""
+    return f"{salt}/{xxhash.xxh3_64_hexdigest(media)}" if media else salt
