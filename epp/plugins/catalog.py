@@ -14,6 +14,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "anthropic-parser": "epp.plugins.parsers.anthropic:AnthropicParser",
     "vllmhttp-parser": "epp.plugins.parsers.vllm_http:VllmHttpParser",
     "sglanghttp-parser": "epp.plugins.parsers.sglang_http:SglangHttpParser",
+    "vllmgrpc-parser": "epp.plugins.parsers.vllm_grpc:VllmGrpcParser",
     "passthrough-parser": "epp.plugins.parsers.passthrough:PassthroughParser",
     # data producers
     "token-producer": "epp.plugins.producers.token:TokenProducer",
