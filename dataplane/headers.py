@@ -36,6 +36,13 @@ ALIASES: Final[dict[str, str]] = {
 ORIGINAL_PATH: Final = "x-original-path"
 FORWARDED_PATH: Final = "x-forwarded-path"
 
+# How a caller says that requests belong together.
+SESSION_ID: Final = "x-session-id"
+SESSION_TOKEN: Final = "x-session-token"  # noqa: S105 - the name of a header
+AGENT_SESSIONS: Final = ("x-claude-code-session-id", "x-session-affinity", "session-id", "session_id")
+"""Headers in which coding agents name their sessions, in order of preference."""
+COOKIE: Final = "cookie"
+
 # What the picker tells the P/D sidecar beside a model server.
 PREFILLER: Final = "x-prefiller-host-port"
 ENCODERS: Final = "x-encoder-hosts-ports"

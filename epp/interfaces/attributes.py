@@ -49,6 +49,11 @@ TOKENIZED_PROMPT: Final[DataKey[TokenizedPrompt]] = DataKey("TokenizedPrompt")
 PREFIX_MATCH: Final[DataKey[PrefixMatch]] = DataKey("PrefixCacheMatchInfo")
 INFLIGHT_LOAD: Final[DataKey[InflightLoad]] = DataKey("InFlightLoad")
 
+SESSION_ID: Final[DataKey[str]] = DataKey("SessionID")
+"""Names the session a request belongs to; of bounded length."""
+AGENT_IDENTITY: Final[DataKey[str]] = DataKey("agent-identity")
+"""Names the agent session a request belongs to; of bounded length, and the same key whoever leaves it."""
+
 ENGINE_METRICS: Final[DataKey[Any]] = DataKey("EngineMetrics")
 """Declared by readers of the table's measured columns; provided by any data source with an extractor."""
 
@@ -56,6 +61,7 @@ DEFAULT_PRODUCERS: Final[Mapping[str, str]] = {
     TOKENIZED_PROMPT.type_name: "token-producer",
     PREFIX_MATCH.type_name: "approx-prefix-cache-producer",
     INFLIGHT_LOAD.type_name: "inflight-load-producer",
+    SESSION_ID.type_name: "session-id-producer",
 }
 """Plugin type that produces each kind of value when no other producer is named; created if missing."""
 

@@ -20,7 +20,12 @@ BUILTIN: Final[Mapping[str, str]] = {
     "token-producer": "epp.plugins.producers.token:TokenProducer",
     "approx-prefix-cache-producer": "epp.plugins.producers.approximate_prefix:ApproximatePrefixProducer",
     "inflight-load-producer": "epp.plugins.producers.inflight_load:InflightLoadProducer",
+    "session-id-producer": "epp.plugins.producers.session_id:SessionIdProducer",
+    "agent-identity": "epp.plugins.producers.agent_identity:AgentIdentity",
+    # admitters
+    "probabilistic-admitter": "epp.plugins.admitters.probabilistic:ProbabilisticAdmitter",
     # filters
+    "session-affinity-filter": "epp.plugins.filters.session_affinity:SessionAffinityFilter",
     "label-selector-filter": "epp.plugins.filters.label_selector:LabelSelectorFilter",
     "by-label": "epp.plugins.filters.by_label:ByLabelFilter",
     "decode-filter": "epp.plugins.filters.decode:DecodeFilter",
@@ -37,6 +42,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "running-requests-size-scorer": "epp.plugins.scorers.running_requests:RunningRequestsScorer",
     "active-request-scorer": "epp.plugins.scorers.active_requests:ActiveRequestsScorer",
     "load-aware-scorer": "epp.plugins.scorers.load_aware:LoadAwareScorer",
+    "session-affinity-scorer": "epp.plugins.scorers.session_affinity:SessionAffinityScorer",
     "lora-affinity-scorer": "epp.plugins.scorers.lora_affinity:LoraAffinityScorer",
     "token-load-scorer": "epp.plugins.scorers.token_load:TokenLoadScorer",
     "no-hit-lru-scorer": "epp.plugins.scorers.no_hit_lru:NoHitLruScorer",
@@ -55,6 +61,8 @@ BUILTIN: Final[Mapping[str, str]] = {
 
 ALIASES: Final[Mapping[str, str]] = {
     "tokenizer": "token-producer",
+    "kv-cache-scorer": "kv-cache-utilization-scorer",
+    "queue-depth-scorer": "queue-scorer",
     "by-label-selector": "label-selector-filter",
     "decode-endpoints-filter": "decode-filter",
     "prefill-endpoints-filter": "prefill-filter",

@@ -1,76 +1,18 @@
 """From request headers to response headers: the order of the stages, and what failures in them cost."""
 
 import logging
-from typing import Any
 
 import pytest
 
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import BadRequestError, ResourceExhaustedError
 from dataplane.extproc.events import Proceed
-from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse
-from dataplane.headers import DESTINATION_ENDPOINT, DESTINATION_ENDPOINT_SERVED, LB_NAMESPACE, Headers
-from epp.decisions import DecisionLog
-from epp.director import FAILURE_LOG_INTERVAL_S, Admitted, Director
-from epp.graph import PluginGraph, load_graph
-from epp.handler import PickerExchange, PickerHandler
-from epp.interfaces.endpoint import EndpointTable
-from epp.interfaces.handle import Handle
-from epp.interfaces.request import InferenceRequest
-from epp.metrics import EppMetrics
-from tests.support.clock import ManualClock
+from dataplane.extproc.exchange import Ending
+from dataplane.headers import DESTINATION_ENDPOINT
+from epp.director import FAILURE_LOG_INTERVAL_S
 from tests.support.pool import make_table
-from tests.support.request_plugins import CALLS, REQUEST_REGISTRY
-
-HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n"
-BODY = b'{"model": "m", "prompt": "hello"}'
-
-
-class Rig:
-    """A picker's request path over two endpoints, with these plugins."""
-
-    def __init__(self, plugins: str, table: EndpointTable | None = None) -> None:
-        self.table = table or make_table(2)
-        self.clock = ManualClock()
-        self.graph = graph_of(plugins, self.table)
-        self.metrics = EppMetrics(self.table, "pool")
-        self.director = Director(self.table, self.graph, self.metrics, self.clock)
-        self.decisions = DecisionLog(10)
-        self.handler = PickerHandler(self.director, self.metrics, self.decisions, self.clock)
-
-    def ask(self, *headers: tuple[str, str]) -> tuple[PickerExchange, Decision | None]:
-        """A new exchange and its answer to one request."""
-        exchange = self.handler.open()
-        return exchange, exchange.on_request(http_request(*headers), lambda decision: None)
-
-
-class Served:
-    """Metadata that says who served."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def namespace(self, name: str) -> dict[str, Any] | None:
-        return {DESTINATION_ENDPOINT_SERVED: self.key} if name == LB_NAMESPACE else None
-
-
-def graph_of(plugins: str, table: EndpointTable) -> PluginGraph:
-    return load_graph(HEAD + plugins, Handle(table), registry=REQUEST_REGISTRY)
-
-
-def http_request(*headers: tuple[str, str]) -> HttpRequest:
-    return HttpRequest(Headers.of([(":path", "/v1/completions"), *headers]), BODY, None)
-
-
-def response(*headers: tuple[str, str], served: str = "") -> HttpResponse:
-    metadata = Served(served) if served else None
-    return HttpResponse(Headers.of([(":status", "200"), *headers]), 200, False, metadata)
-
-
-def request_of(exchange: PickerExchange) -> InferenceRequest:
-    admitted: Admitted | None = exchange._admitted
-    assert admitted is not None
-    return admitted.request
+from tests.support.request_path import Rig, graph_of, request_of, response
+from tests.support.request_plugins import CALLS
 
 
 def test_the_stages_run_in_their_order_and_within_one_in_configured_order():
@@ -124,7 +66,7 @@ def test_a_denial_is_429_and_books_nothing(parameters: str, message: str, retry_
     )
     assert (error.message, error.retry_after_s) == (message, retry_after)
     assert rig.table.inflight.sum() == 0
-    assert rig.decisions.recent()[0]["error"] == f"ResourceExhausted: {message}"
+    assert next(iter(rig.decisions.recent()))["error"] == f"ResourceExhausted: {message}"
 
 
 def test_response_headers_are_set_for_the_client_and_stale_ones_removed():
