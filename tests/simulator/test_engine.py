@@ -337,7 +337,7 @@ def test_answers_with_time_of_the_same_seed_are_the_same():
     assert run() == run()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     jobs=st.lists(
         st.tuples(st.integers(0, 2), st.integers(1, 90), st.integers(0, 30), st.integers(0, 40)),

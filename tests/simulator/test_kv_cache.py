@@ -209,5 +209,5 @@ class KvCacheMachine(RuleBasedStateMachine):
             assert self.content[block] == content
 
 
-KvCacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+KvCacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestKvCacheMachine = KvCacheMachine.TestCase

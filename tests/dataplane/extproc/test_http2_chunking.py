@@ -164,7 +164,7 @@ def replayed(pieces: list[bytes]) -> tuple[list[Any], bytes]:
     return peer.events, b"".join(peer.transport.written)
 
 
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 @given(st.lists(ACTION, max_size=25), st.data())
 def test_any_chunking_gives_the_same_events_and_the_same_answer(actions: list[Any], data: st.DataObject):
     client = Client()
@@ -180,7 +180,7 @@ def test_any_chunking_gives_the_same_events_and_the_same_answer(actions: list[An
     assert replayed(pieces) == (events, answer)
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(st.lists(ACTION.filter(lambda action: "y" * 100 not in repr(action)), max_size=8))
 def test_single_bytes_give_the_same_events_and_the_same_answer(actions: list[Any]):
     client = Client()

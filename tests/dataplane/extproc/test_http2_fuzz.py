@@ -108,7 +108,7 @@ def played(pieces: list[bytes], **options: Any) -> tuple[Peer, bytes]:
     return peer, b"".join(peer.transport.written)
 
 
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 @given(st.lists(FRAME, max_size=30), st.booleans())
 @example([request(1), frame(DATA, 0, 1, message(bytes(20_000))[:16_000])] * 3, True)
 @example([frame(HEADERS, 0, 1, b"\xff" * 20), frame(CONTINUATION, END_HEADERS, 1, b"\xff" * 20)], True)
@@ -118,7 +118,7 @@ def test_frames_in_any_order_and_state(pieces: list[bytes], acknowledged: bool):
     check(*played(pieces, acknowledge=acknowledged))
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_bytes_from_the_start(noise: bytes):
     peer, answer = played([noise], greet=False)
@@ -144,7 +144,7 @@ VALID = b"".join(
 )
 
 
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 @given(st.lists(st.tuples(st.integers(0, len(VALID) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_valid_stream_with_a_few_bytes_changed(changes: list[tuple[int, int]]):
     changed = bytearray(VALID)
@@ -162,7 +162,7 @@ def test_valid_stream_with_a_piece_cut_out(cut: int):
     check(peer, answer)
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 @given(st.binary(max_size=120), st.booleans())
 def test_header_blocks_of_noise(noise: bytes, acknowledged: bool):
     pieces = [frame(HEADERS, END_HEADERS | END_STREAM, 1, noise), frame(HEADERS, 5, 3, block() + noise)]

@@ -439,4 +439,4 @@ class SendingMachine(RuleBasedStateMachine):
 
 
 TestSendingMachine = SendingMachine.TestCase
-TestSendingMachine.settings = hypothesis_settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestSendingMachine.settings = hypothesis_settings(max_examples=40, stateful_step_count=30)

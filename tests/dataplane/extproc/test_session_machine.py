@@ -5,7 +5,7 @@ The model keeps whole bodies as bytes and counts; it knows nothing of effects th
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dataplane.errors import BadRequestError
@@ -361,16 +361,10 @@ def assert_in_order(effects, response: bool) -> None:
     assert not any(effect.end_of_stream for effect in streams[:-1])
 
 
-EnvoyAgainstSession.TestCase.settings = settings(
-    max_examples=300,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+EnvoyAgainstSession.TestCase.settings = settings(max_examples=300, stateful_step_count=25)
 TestAnySequence = EnvoyAgainstSession.TestCase
 
 
-@settings(deadline=None)
 @given(
     body=st.binary(max_size=300),
     cuts=st.lists(st.integers(0, 300), max_size=8),

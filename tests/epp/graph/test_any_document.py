@@ -61,7 +61,7 @@ DOCUMENT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(DOCUMENT)
 def test_a_document_becomes_a_graph_or_named_problems(document: dict[str, Any]):
     text = json.dumps(document)

@@ -365,4 +365,4 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndexMachine = IndexMachine.TestCase
-TestIndexMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestIndexMachine.settings = settings(max_examples=60, stateful_step_count=40)

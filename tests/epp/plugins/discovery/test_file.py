@@ -377,7 +377,7 @@ entries = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(entries | values, max_size=4))
 def test_any_document_is_a_set_or_an_error(tmp_path_factory: pytest.TempPathFactory, listed: list[object]):
     path = tmp_path_factory.getbasetemp() / f"any-{os.getpid()}.json"
