@@ -15,6 +15,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "vllmhttp-parser": "epp.plugins.parsers.vllm_http:VllmHttpParser",
     "sglanghttp-parser": "epp.plugins.parsers.sglang_http:SglangHttpParser",
     "vllmgrpc-parser": "epp.plugins.parsers.vllm_grpc:VllmGrpcParser",
+    "vertexai-parser": "epp.plugins.parsers.vertex_ai:VertexAiParser",
     "passthrough-parser": "epp.plugins.parsers.passthrough:PassthroughParser",
     # data producers
     "token-producer": "epp.plugins.producers.token:TokenProducer",

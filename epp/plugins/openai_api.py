@@ -24,13 +24,20 @@ Prompt = str | list[str | int | list[int]]
 
 
 def parse_chat(body: bytes) -> ParsedBody:
-    """``chat/completions``: at least one message is required."""
+    """``chat/completions``: a model and at least one message are required."""
+    parsed = parse_unnamed_chat(body)
+    _model(parsed.model)
+    return parsed
+
+
+def parse_unnamed_chat(body: bytes) -> ParsedBody:
+    """``chat/completions`` where the model may be named elsewhere than in the body."""
     chat = decode(body, _chat)
     if not chat.messages:
         raise BadRequestError("messages must be a list of at least one message", param="messages")
     limit = chat.max_completion_tokens
     return ParsedBody(
-        _model(chat.model),
+        chat.model,
         chat.stream is True,
         chat_text(chat.tools, chat.messages),
         max_output_tokens=output_limit(limit if limit is not None else chat.max_tokens),
@@ -40,11 +47,18 @@ def parse_chat(body: bytes) -> ParsedBody:
 
 def parse_completion(body: bytes) -> ParsedBody:
     """``completions``: the prompt is a text, a list of texts or a list of token ids."""
+    parsed = parse_unnamed_completion(body)
+    _model(parsed.model)
+    return parsed
+
+
+def parse_unnamed_completion(body: bytes) -> ParsedBody:
+    """``completions`` where the model may be named elsewhere than in the body."""
     completion = decode(body, _completion)
     if completion.prompt is None:
         raise BadRequestError("prompt is required: a text, texts or token ids", param="prompt")
     parsed = ParsedBody(
-        _model(completion.model),
+        completion.model,
         completion.stream is True,
         max_output_tokens=output_limit(completion.max_tokens),
         cache_salt=completion.cache_salt or "",
