@@ -19,10 +19,11 @@ import asyncio
 import contextlib
 import datetime
 import errno
+import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -59,9 +60,9 @@ class AdminPages:
     metrics: Sequence[MetricSet]
     collectors: Sequence[Collector] = ()
     """Collectors of ``prometheus_client``, exposed after ``metrics``; the process's own is always there."""
-    decisions: Callable[[int], Any]
-    """The newest decisions, at most so many."""
-    decision: Callable[[str], Any]
+    decisions: Callable[[int], Iterable[Any]]
+    """The newest decisions, at most so many, made one by one."""
+    decision: Callable[[str], Iterable[Any]]
     """Decisions of a request id; empty when none is kept."""
     endpoints: Callable[[int], Any]
     """The endpoint table, at most so many rows."""
@@ -186,13 +187,13 @@ class AdminServer:
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
         limit = _limit(request, default=20, most=MAX_DECISIONS)
-        return _json({"decisions": self._pages.decisions(limit)})
+        return await _listing(request, self._pages.decisions(limit))
 
     async def _decision(self, request: web.Request) -> web.StreamResponse:
         request_id = request.match_info["request_id"]
-        found = self._pages.decision(request_id)
+        found = list(self._pages.decision(request_id))
         if found:
-            return _json({"decisions": found})
+            return await _listing(request, found)
         return _json(
             {"error": f"no decision of request {request_id!r} is kept; see --decision-log-size"}, 404
         )
@@ -256,11 +257,36 @@ def _text(text: str, status: int = 200) -> web.StreamResponse:
     return web.Response(text=text, status=status)
 
 
+async def _listing(request: web.Request, decisions: Iterable[Any]) -> web.StreamResponse:
+    """Decisions as JSON, one a slice: with a thousand endpoints each is a long text."""
+    from aiohttp import web
+
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    with contextlib.suppress(ConnectionResetError):
+        await response.prepare(request)
+        separator = b'{"decisions": ['
+        for decision in decisions:
+            await response.write(separator + _encoded(decision))
+            separator = b","
+            await asyncio.sleep(0)
+        await response.write(b"]}\n" if separator == b"," else separator + b"]}\n")
+        await response.write_eof()
+    return response
+
+
+def _encoded(data: Any) -> bytes:
+    """Indented JSON. Text that is no Unicode, as a client may send it, is escaped."""
+    try:
+        raw = msgspec.json.encode(data, enc_hook=_plain)
+    except UnicodeEncodeError:
+        raw = json.dumps(data, default=_plain, ensure_ascii=True).encode()
+    return msgspec.json.format(raw, indent=2)
+
+
 def _json(data: Any, status: int = 200) -> web.StreamResponse:
     from aiohttp import web
 
-    body = msgspec.json.format(msgspec.json.encode(data, enc_hook=_plain), indent=2)
-    return web.Response(body=body + b"\n", status=status, content_type="application/json")
+    return web.Response(body=_encoded(data) + b"\n", status=status, content_type="application/json")
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,6 @@ import logging
 import random
 import signal
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -33,7 +32,9 @@ from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
 from dataplane.extproc.tls import TlsOptions
 from dataplane.extproc.transport_metrics import TransportCollector
+from dataplane.files import read_regular_file
 from dataplane.observability import logs
+from dataplane.plugin.base import TypedName
 from epp.admin import AdminPages, AdminServer
 from epp.datalayer.discovery_runtime import DiscoveryRuntime
 from epp.datalayer.report import describe_endpoints
@@ -47,6 +48,7 @@ from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.metrics import EppMetrics, PrefixIndex
 from epp.options import EppOptions
+from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +68,9 @@ def run(options: EppOptions) -> int:
     try:
         return uvloop.run(_serve(options))
     except ConfigErrors as errors:
+        source = options.config_file or "--config-text"
         for error in errors.errors:
-            sys.stderr.write(f"pointsman epp: {error}\n")
+            sys.stderr.write(f"pointsman epp: {source}: {error}\n")
     except ConfigError as error:
         sys.stderr.write(f"pointsman epp: {error}\n")
     return EXIT_USAGE
@@ -108,9 +111,10 @@ class Picker:
         )
         self.decisions = DecisionLog(options.decision_log_size)
         self.health = HealthState((ENDPOINTS_KNOWN,))
+        handle = Handle(self.table, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, keeps no secret
         self.graph = load_graph(
             read_config(options),
-            Handle(self.table, SYSTEM_CLOCK, random.Random()),  # noqa: S311 - breaks ties, keeps no secret
+            handle,
             allow_experimental=options.allow_experimental_plugins,
         )
         self.metrics.watch_prefix_indexes(prefix_indexes(self.graph))
@@ -122,7 +126,9 @@ class Picker:
             staleness_s=options.metrics_staleness_threshold,
         )
         self.discovery = DiscoveryRuntime(
-            discovery_of(self.graph), self.table, [self.scraper, self.metrics, *self.graph.endpoint_observers]
+            discovery_of(self.graph, options.endpoints_file, handle),
+            self.table,
+            [self.scraper, self.metrics, *self.graph.endpoint_observers],
         )
         self.handler = PickerHandler(
             Director(
@@ -238,25 +244,25 @@ def read_config(options: EppOptions) -> bytes | str:
     """The configuration's text; empty for the built-in default. ``ConfigError`` names the flag."""
     if not options.config_file:
         return options.config_text
-    try:
-        with Path(options.config_file).open("rb") as file:
-            text = file.read(MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot read {options.config_file}: {reason}", path="--config-file") from error
-    if len(text) > MAX_CONFIG_BYTES:
-        raise ConfigError(
-            f"{options.config_file} is larger than {MAX_CONFIG_BYTES} bytes", path="--config-file"
-        )
-    return text
+    return read_regular_file(
+        options.config_file, MAX_CONFIG_BYTES, path=f"--config-file {options.config_file}"
+    )
 
 
-def discovery_of(graph: PluginGraph) -> EndpointDiscovery:
-    """What supplies the endpoints. ``ConfigError`` when nothing does."""
+def discovery_of(graph: PluginGraph, endpoints_file: str, handle: Handle) -> EndpointDiscovery:
+    """What supplies the endpoints: the configuration's discovery, else ``--endpoints-file``, watched.
+
+    ``ConfigError`` when nothing does, or both.
+    """
+    if endpoints_file:
+        if graph.discovery is not None:
+            raise ConfigError("excludes dataLayer.discovery of the configuration", path="--endpoints-file")
+        name = TypedName("file-discovery", "--endpoints-file")
+        return FileDiscovery(name, FileDiscoveryParams(path=endpoints_file, watch_file=True), handle)
     if graph.discovery is None:
         raise ConfigError(
-            "nothing tells the picker its endpoints: add a plugin of type file-discovery with the path of an "
-            "endpoints file and refer to it here",
+            "nothing tells the picker its endpoints: name an endpoints file with --endpoints-file, or add a "
+            "plugin of type file-discovery to the configuration and refer to it here",
             path="dataLayer.discovery",
         )
     return graph.discovery

@@ -1,22 +1,27 @@
 """The last decisions, kept for people who ask why.
 
-A ring buffer of references: recording costs one object, and text is made only when somebody reads.
-Records hold no request body and no header, so what a user wrote never stays here.
+A ring buffer of references: recording costs one object, and text is made only when somebody reads, one record
+at a time. Records hold no body, prompt or header but the request id, the model and the fairness id; these are
+the client's to choose, so they are cut to ``MAX_TEXT`` and cleaned of what JSON cannot say.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from epp.interfaces.scheduling import ProfileResult, SchedulingResult
 
-MAX_LISTED_CANDIDATES: Final = 64
+MAX_LISTED_CANDIDATES: Final = 32
 """Candidates shown per decision; the best are kept."""
+
+MAX_TEXT: Final = 256
+"""Characters kept of a text that a client chose."""
 
 
 class DecisionRecord(msgspec.Struct):
@@ -54,19 +59,30 @@ class DecisionLog:
     def add(self, record: DecisionRecord) -> None:
         """Keep a record; the oldest makes room."""
         record.decided_at = self._wall_clock()
+        record.request_id = clean(record.request_id)
+        record.model = clean(record.model)
+        record.target_model = clean(record.target_model)
+        record.fairness_id = clean(record.fairness_id)
         self._records.append(record)
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def recent(self, limit: int = 20) -> list[dict[str, Any]]:
-        """The newest ``limit`` decisions as JSON-able data, newest first."""
-        records = list(self._records)[-limit:] if limit > 0 else []
-        return [describe(record) for record in reversed(records)]
+    def recent(self, limit: int = 20) -> Iterator[dict[str, Any]]:
+        """The newest ``limit`` decisions as JSON-able data, newest first, made one by one."""
+        return map(describe, list(islice(reversed(self._records), limit)))
 
-    def find(self, request_id: str) -> list[dict[str, Any]]:
+    def find(self, request_id: str) -> Iterator[dict[str, Any]]:
         """Every kept decision of this request id, newest first; ids are the client's, so not unique."""
-        return [describe(r) for r in reversed(self._records) if r.request_id == request_id]
+        wanted = clean(request_id)
+        return map(describe, [r for r in reversed(self._records) if r.request_id == wanted])
+
+
+def clean(text: str) -> str:
+    """At most ``MAX_TEXT`` characters; those that are no Unicode text, such as stray bytes, become "?"."""
+    if text.isascii() and len(text) <= MAX_TEXT:
+        return text
+    return text[:MAX_TEXT].encode("utf-8", "replace").decode()
 
 
 def describe(record: DecisionRecord) -> dict[str, Any]:

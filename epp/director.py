@@ -104,7 +104,7 @@ class Director:
         parser: Parser | None = None
         body = http.body or b""
         parsed = ParsedBody()
-        if body:
+        if body or (http.body is not None and headers.get(":method") == "POST"):
             parser = self.graph.parser_for(path)
             parsed = parser.parse(headers, path, body)
         request_id = headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES]

@@ -69,13 +69,14 @@ class PickerHandler:
         destination = endpoints[0].key if len(endpoints) == 1 else ",".join(e.key for e in endpoints)
         request = admitted.request
         remove = request.headers.present(STRIPPED_UPSTREAM)
-        if not remove and not admitted.set_headers and not self.emit_scores and REQUEST_ID in request.headers:
+        has_id = bool(request.headers.raw(REQUEST_ID))
+        if has_id and not remove and not admitted.set_headers and not self.emit_scores:
             return self._plain_answer(destination)
         metadata: dict[str, object] = {DESTINATION_ENDPOINT: destination}
         if self.emit_scores:
             metadata[DESTINATION_ENDPOINT_SCORES] = self._scores(admitted)
         changes = {**admitted.set_headers, DESTINATION_ENDPOINT: destination}
-        if REQUEST_ID not in request.headers:
+        if not has_id:
             changes[REQUEST_ID] = request.request_id
         return Proceed(
             set_headers=[(name, value.encode()) for name, value in changes.items()],

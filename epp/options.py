@@ -51,6 +51,8 @@ _NO_EFFECT: Final = {
     "enable-pprof": "there are no Go profiles; /metrics and /debug/decisions show what goes on",
     "metrics-endpoint-auth": "metrics and debug pages are served to everybody who reaches the port; restrict "
     "it with --metrics-host or a network policy",
+    "grpc-max-send-msg-size": "no message the picker sends is larger than 64 KiB",
+    "pool-namespace": "this build does not watch Kubernetes, and no metric names the namespace",
     "zap-stacktrace-level": "tracebacks come with every exception",
     "zap-time-encoding": "times are RFC 3339",
 }
@@ -64,19 +66,20 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("metrics-host", Kind.TEXT, "", "address of the metrics port; empty = that of --host"),
     Flag("grpc-socket", Kind.TEXT, "", "Unix socket for the ext_proc service, instead of --grpc-port"),
     Flag("pool-name", Kind.TEXT, "", "name of the pool; empty = epp"),
-    Flag("pool-namespace", Kind.TEXT, "", "namespace of the pool; empty = $NAMESPACE, else default"),
+    Flag("pool-namespace", Kind.TEXT, "", "namespace of the pool; no effect"),
     Flag("pool-group", Kind.TEXT, "inference.networking.k8s.io", "API group of the pool; no effect"),
     Flag("endpoint-selector", Kind.TEXT, "", "pod labels; refused, this build watches no Kubernetes"),
     Flag("endpoint-target-ports", Kind.LIST, "", "ports of selected pods; refused, see --endpoint-selector"),
     Flag("config-file", Kind.TEXT, "", "file with the EndpointPickerConfig; neither = built-in default"),
     Flag("config-text", Kind.TEXT, "", "the EndpointPickerConfig itself"),
+    Flag("endpoints-file", Kind.TEXT, "", "file with the endpoints, watched; instead of dataLayer.discovery"),
     Flag("allow-experimental-plugins", Kind.SWITCH, "false", "accept plugins of Alpha stability"),
     Flag("ha-enable-leader-election", Kind.SWITCH, "false", "leader election; refused, not in this build"),
     Flag("drain-timeout", Kind.DURATION, "30s", "how long running streams may finish after SIGTERM"),
     Flag("request-timeout", Kind.DURATION, "60s", "deadline of the request phase; over it 504"),
     Flag("max-request-body", Kind.QUANTITY, "16Mi", "largest request body; over it 413"),
-    Flag("grpc-max-recv-msg-size", Kind.TEXT, "", "largest gRPC message received; empty = 4Mi"),
-    Flag("grpc-max-send-msg-size", Kind.TEXT, "", "largest gRPC message sent; empty = unlimited"),
+    Flag("grpc-max-recv-msg-size", Kind.TEXT, "", "largest gRPC message received; empty = 16Mi"),
+    Flag("grpc-max-send-msg-size", Kind.TEXT, "", "no effect: messages sent stay below 64 KiB"),
     Flag("disable-endpoint-subset-filter", Kind.SWITCH, "false", "ignore subset hints of the proxy"),
     Flag("emit-endpoint-scores", Kind.SWITCH, "false", "send the proxy every candidate's total score"),
     Flag("decision-log-size", Kind.NUMBER, "200", "decisions kept for /debug/decisions; 0 = none"),
@@ -128,16 +131,15 @@ class EppOptions:
     grpc_socket: str = ""
     """When set, ext_proc listens there and not on ``grpc_port``."""
     pool_name: str = "epp"
-    pool_namespace: str = "default"
     config_file: str = ""
     config_text: str = ""
+    endpoints_file: str = ""
     allow_experimental_plugins: bool = False
     drain_timeout: float = 30.0
     request_timeout: float = 60.0
     max_request_body: int = 16 << 20
     grpc_max_recv_msg_size: int | None = None
-    """None = the transport's default; so for sending."""
-    grpc_max_send_msg_size: int | None = None
+    """None = the transport's default."""
     disable_endpoint_subset_filter: bool = False
     emit_endpoint_scores: bool = False
     decision_log_size: int = 200
@@ -162,9 +164,8 @@ class EppOptions:
         return {name.replace("_", "-"): value for name, value in fields.items() if name != "warnings"}
 
 
-def parse_args(argv: Sequence[str], env: Mapping[str, str] | None = None) -> EppOptions:
-    """Options from flags and environment (by default the process's). ``ConfigError`` names the wrong flag."""
-    env = os.environ if env is None else env
+def parse_args(argv: Sequence[str]) -> EppOptions:
+    """Options from flags. ``ConfigError`` names the wrong flag."""
     given = parse_flags(FLAGS, argv)
     values = {flag.name: flag.read(flag.default) for flag in FLAGS if not flag.removed} | given
     _refuse_absent(values)
@@ -180,10 +181,8 @@ def parse_args(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Epp
     derived = {
         "metrics-host": values["metrics-host"] or values["host"],
         "pool-name": values["pool-name"] or "epp",
-        "pool-namespace": values["pool-namespace"] or env.get("NAMESPACE", "") or "default",
         "refresh-metrics-interval": max(interval, MIN_REFRESH_S),
         "grpc-max-recv-msg-size": _message_size(values, "grpc-max-recv-msg-size"),
-        "grpc-max-send-msg-size": _message_size(values, "grpc-max-send-msg-size"),
         "log-level": level,
         "log-json": as_json,
         "warnings": tuple(warnings),

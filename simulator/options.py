@@ -282,7 +282,9 @@ def _read_document(config: str) -> dict[str, object]:
         if len(text) > MAX_CONFIG_BYTES:
             raise OptionsError(f"{config}: larger than {MAX_CONFIG_BYTES} bytes")
         document = yaml.safe_load(text) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except OSError as error:
+        raise OptionsError(f"{config}: cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise OptionsError(f"{config}: {error}") from error
     if not isinstance(document, dict):
         raise OptionsError(f"{config}: must be a mapping of option names to values")

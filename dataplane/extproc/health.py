@@ -48,11 +48,6 @@ class HealthState:
         self._next = 0
 
     @property
-    def is_draining(self) -> bool:
-        """True once the process has begun to stop."""
-        return self._draining
-
-    @property
     def is_ready(self) -> bool:
         """Every condition holds and the process does not drain."""
         return not self._draining and all(self._conditions.values())

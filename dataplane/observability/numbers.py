@@ -55,10 +55,6 @@ class Gauge:
         """Add ``amount``."""
         self.value += amount
 
-    def dec(self, amount: float = 1) -> None:
-        """Subtract ``amount``."""
-        self.value -= amount
-
 
 class Histogram:
     """Counts per bucket, not cumulative; the last count is of values beyond the last bound."""

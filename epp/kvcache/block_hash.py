@@ -52,11 +52,23 @@ _SINGLES: Final = STEPS[0][1]
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
-@lru_cache(maxsize=1024)
+MAX_KEPT_NAME: Final = 256
+"""Characters of model and salt together up to which their seed is kept: both are the client's to choose."""
+
+
 def chain_seed(model: str, cache_salt: str = "") -> int:
     """Where the chain of a model's prompts starts; prompts with different salts share no key."""
+    if len(model) + len(cache_salt) > MAX_KEPT_NAME:
+        return _seed(model, cache_salt)
+    return _kept_seed(model, cache_salt)
+
+
+def _seed(model: str, cache_salt: str) -> int:
     digest: int = _hash(f"{model}\0{cache_salt}".encode("utf-8", "surrogatepass"))
     return digest
+
+
+_kept_seed: Final = lru_cache(maxsize=1024)(_seed)
 
 
 def blocks_at(keys: int) -> int:

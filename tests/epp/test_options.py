@@ -16,12 +16,12 @@ from tests.architecture.tree import ROOT
 def refused(*argv: str) -> str:
     """The complaint about these flags."""
     with pytest.raises(ConfigError) as caught:
-        parse_args(argv, {})
+        parse_args(argv)
     return str(caught.value)
 
 
 def test_without_flags_the_defaults_of_the_table_are_those_of_the_options():
-    assert parse_args([], {}) == EppOptions()
+    assert parse_args([]) == EppOptions()
 
 
 def test_every_option_comes_from_a_flag():
@@ -42,9 +42,10 @@ def test_all_kinds_of_flags_reach_the_options():
     options = parse_args(
         [
             *("--grpc-port=1", "--grpc-health-port=2", "--metrics-port", "3", "--host=127.0.0.1"),
-            *("--pool-name=p", "--pool-namespace=n", "--config-file=f", "--allow-experimental-plugins"),
+            *("--pool-name=p", "--config-file=f", "--allow-experimental-plugins"),
+            "--endpoints-file=e",
             *("--drain-timeout=0s", "--request-timeout=5s", "--max-request-body=1Mi"),
-            *("--grpc-max-recv-msg-size=8MiB", "--grpc-max-send-msg-size=1k"),
+            "--grpc-max-recv-msg-size=8MiB",
             *("--disable-endpoint-subset-filter", "--emit-endpoint-scores=true", "--decision-log-size=0"),
             *("--refresh-metrics-interval=100ms", "--metrics-staleness-threshold=3s", "--health-checking"),
             *(
@@ -55,8 +56,7 @@ def test_all_kinds_of_flags_reach_the_options():
             ),
             *("--tls-cipher-suites=A,B", "--tls-cipher-suites=C", "--enable-grpc-stream-metrics"),
             *("-v=4", "--zap-encoder=json"),
-        ],
-        {},
+        ]
     )
     assert options == EppOptions(
         grpc_port=1,
@@ -65,14 +65,13 @@ def test_all_kinds_of_flags_reach_the_options():
         host="127.0.0.1",
         metrics_host="127.0.0.1",
         pool_name="p",
-        pool_namespace="n",
         config_file="f",
+        endpoints_file="e",
         allow_experimental_plugins=True,
         drain_timeout=0.0,
         request_timeout=5.0,
         max_request_body=1 << 20,
         grpc_max_recv_msg_size=8 << 20,
-        grpc_max_send_msg_size=1000,
         disable_endpoint_subset_filter=True,
         emit_endpoint_scores=True,
         decision_log_size=0,
@@ -90,13 +89,8 @@ def test_all_kinds_of_flags_reach_the_options():
     )
 
 
-def test_the_namespace_comes_from_the_environment_when_no_flag_names_it():
-    assert parse_args([], {"NAMESPACE": "prod"}).pool_namespace == "prod"
-    assert parse_args(["--pool-namespace=x"], {"NAMESPACE": "prod"}).pool_namespace == "x"
-
-
 def test_the_metrics_port_can_have_an_address_of_its_own():
-    options = parse_args(["--host=10.0.0.1", "--metrics-host=127.0.0.1"], {})
+    options = parse_args(["--host=10.0.0.1", "--metrics-host=127.0.0.1"])
     assert (options.host, options.metrics_host) == ("10.0.0.1", "127.0.0.1")
 
 
@@ -134,8 +128,8 @@ def test_the_metrics_port_can_have_an_address_of_its_own():
         (["--zap-log-level=0"], "--zap-log-level: '0' is no log level"),
         (["--grpc-max-recv-msg-size=big"], "--grpc-max-recv-msg-size: 'big' is not a quantity"),
         (
-            ["--grpc-max-send-msg-size=4Gi"],
-            "--grpc-max-send-msg-size: '4Gi' is out of range; use 1 to 2147483647",
+            ["--grpc-max-recv-msg-size=4Gi"],
+            "--grpc-max-recv-msg-size: '4Gi' is out of range; use 1 to 2147483647",
         ),
         (
             ["--grpc-socket=/" + "x" * 107],
@@ -170,14 +164,12 @@ def test_wrong_flags_are_refused_with_the_way_out(argv: list[str], complaint: st
 
 
 def test_ports_of_zero_may_be_equal_and_a_socket_needs_no_port():
-    assert parse_args(["--grpc-port=0", "--grpc-health-port=0", "--metrics-port=0"], {}).metrics_port == 0
-    assert (
-        parse_args(["--grpc-socket=/run/epp.sock", "--metrics-port=9002"], {}).grpc_socket == "/run/epp.sock"
-    )
+    assert parse_args(["--grpc-port=0", "--grpc-health-port=0", "--metrics-port=0"]).metrics_port == 0
+    assert parse_args(["--grpc-socket=/run/epp.sock", "--metrics-port=9002"]).grpc_socket == "/run/epp.sock"
 
 
 def test_a_short_refresh_interval_is_raised_and_said():
-    options = parse_args(["--refresh-metrics-interval=10ms"], {})
+    options = parse_args(["--refresh-metrics-interval=10ms"])
     assert options.refresh_metrics_interval == 0.05
     assert options.warnings == ("--refresh-metrics-interval=0.01s is raised to its minimum of 0.05s",)
 
@@ -192,7 +184,7 @@ def test_a_short_refresh_interval_is_raised_and_said():
     ],
 )
 def test_flags_that_change_nothing_are_accepted_in_silence(argv: list[str]):
-    assert parse_args(argv, {}) == EppOptions()
+    assert parse_args(argv) == EppOptions()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +201,7 @@ def test_flags_that_change_nothing_are_accepted_in_silence(argv: list[str]):
     ],
 )
 def test_what_somebody_may_rely_on_is_warned_of(flag: str, warning: str):
-    (said,) = parse_args([flag], {}).warnings
+    (said,) = parse_args([flag]).warnings
     assert said.startswith(warning)
 
 
@@ -228,11 +220,11 @@ def test_what_somebody_may_rely_on_is_warned_of(flag: str, warning: str):
     ],
 )
 def test_log_level_follows_verbosity_and_zap(argv: list[str], level: int):
-    assert parse_args(argv, {}).log_level == level
+    assert parse_args(argv).log_level == level
 
 
 def test_the_options_can_be_shown_as_json():
-    shown = msgspec.json.decode(msgspec.json.encode(parse_args(["--tls-cipher-suites=A"], {}).shown()))
+    shown = msgspec.json.decode(msgspec.json.encode(parse_args(["--tls-cipher-suites=A"]).shown()))
     assert shown["grpc-port"] == 9002
     assert shown["tls-cipher-suites"] == ["A"]
     assert shown["log-level"] == "INFO"

@@ -18,13 +18,13 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 import yaml
 
 from dataplane.errors import ConfigError, did_you_mean
+from dataplane.files import read_regular_file
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import MAX_ENDPOINTS, EndpointSpec
@@ -182,13 +182,7 @@ class _Chosen:
 
 
 def _read(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror or error})", path=path) from error
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes", path=path)
+    data = read_regular_file(path, MAX_FILE_BYTES, path=path)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -23,7 +23,7 @@ def test_counter_and_gauge_add_up():
     counter.inc(2.5)
     gauge.set(7)
     gauge.inc(3)
-    gauge.dec()
+    gauge.inc(-1)
     assert (counter.value, gauge.value) == (3.5, 9)
 
 

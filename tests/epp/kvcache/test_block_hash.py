@@ -6,6 +6,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epp.kvcache import block_hash
 from epp.kvcache.block_hash import block_keys, blocks_at, chain_seed, keys_within
 
 
@@ -97,3 +98,11 @@ def test_prompts_share_exactly_the_keys_of_their_common_pieces(
         equal += 1
     same = [x == y for x, y in zip(keys_a, keys_b, strict=False)]
     assert same == [True] * equal + [False] * (len(same) - equal)
+
+
+def test_long_names_are_hashed_but_not_kept():
+    before = block_hash._kept_seed.cache_info().currsize
+    assert (
+        chain_seed("m", "z" * 1_000_000) == chain_seed("m", "z" * 1_000_000) != chain_seed("m", "z" * 999_999)
+    )
+    assert block_hash._kept_seed.cache_info().currsize == before

@@ -1,0 +1,37 @@
+"""Reading a file an operator named, without trusting what is at its path.
+
+Only regular files are read, and only up to a cap: a FIFO, a device or a socket at that path would block the
+process or never end.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from dataplane.errors import ConfigError
+
+
+def read_regular_file(name: str, max_bytes: int, *, path: str) -> bytes:
+    """The content of the file ``name``. ``ConfigError`` at ``path``, saying why it cannot be had."""
+    try:
+        # Without O_NONBLOCK opening a FIFO waits for a writer; on regular files it means nothing.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            data = _read_all(descriptor, max_bytes + 1) if is_regular else b""
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"cannot be read ({reason})", path=path) from error
+    if not is_regular:
+        raise ConfigError("is not a regular file", path=path)
+    if len(data) > max_bytes:
+        raise ConfigError(f"is larger than {max_bytes} bytes", path=path)
+    return data
+
+
+def _read_all(descriptor: int, limit: int) -> bytes:
+    with open(descriptor, "rb", closefd=False) as file:
+        return file.read(limit)

@@ -1,0 +1,71 @@
+"""The decision log: bounded, readable by anybody, and of no use for filling memory."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from epp.decisions import MAX_TEXT, DecisionLog, DecisionRecord, clean
+
+
+def record(**fields: Any) -> DecisionRecord:
+    """A record with what matters to a test."""
+    values: dict[str, Any] = {
+        "request_id": "r",
+        "decided_at": 0.0,
+        "model": "m",
+        "target_model": "m",
+        "priority": 0,
+        "fairness_id": "f",
+        "prompt_bytes": 0,
+        "duration_s": 0.0,
+    }
+    return DecisionRecord(**(values | fields))
+
+
+def test_the_newest_come_first_and_the_oldest_make_room() -> None:
+    log = DecisionLog(2, wall_clock=lambda: 7.0)
+    for name in "abc":
+        log.add(record(request_id=name))
+    assert [(r["requestId"], r["decidedAt"]) for r in log.recent()] == [("c", 7.0), ("b", 7.0)]
+    assert [r["requestId"] for r in log.recent(1)] == ["c"]
+    assert list(log.recent(0)) == []
+    assert len(log) == 2
+
+
+def test_a_log_of_no_size_keeps_nothing() -> None:
+    log = DecisionLog(0)
+    log.add(record())
+    assert list(log.recent()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("plain", "plain"),
+        ("z" * 5_000_000, "z" * MAX_TEXT),
+        ("grün", "grün"),
+        ("\ud800", "?"),
+        (b"\xff\xfe".decode("utf-8", "surrogateescape"), "??"),
+        ("é" * 1000, "é" * MAX_TEXT),
+    ],
+)
+def test_text_a_client_chose_is_cut_and_made_printable(text: str, kept: str) -> None:
+    assert clean(text) == kept
+    log = DecisionLog(1)
+    log.add(record(request_id=text, model=text, target_model=text, fairness_id=text))
+    (shown,) = log.recent()
+    assert [shown[name] for name in ("requestId", "model", "targetModel", "fairnessId")] == [kept] * 4
+    json.dumps(shown, ensure_ascii=False).encode()
+
+
+def test_a_decision_is_found_under_the_id_as_it_came() -> None:
+    log = DecisionLog(3)
+    odd = b"\xff\xfe".decode("utf-8", "surrogateescape")
+    for name in ("a", odd, "a"):
+        log.add(record(request_id=name))
+    assert len(list(log.find("a"))) == 2
+    assert len(list(log.find(odd))) == 1
+    assert list(log.find("b")) == []
