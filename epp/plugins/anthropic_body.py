@@ -9,7 +9,7 @@ import msgspec
 from dataplane.errors import BadRequestError
 from epp.interfaces.request import ParsedBody
 from epp.plugins.json_body import NOTHING, TextPart, decode
-from epp.plugins.prompts import IMAGE_TOKENS, output_limit, stand_in
+from epp.plugins.prompts import IMAGE_TOKENS, MediaText, output_limit
 
 MAX_BLOCK_DEPTH: Final = 8
 """Levels of content within content that are read; the API itself knows three."""
@@ -94,43 +94,50 @@ def parse_count(body: bytes) -> ParsedBody:
 
 def messages_text(request: MessagesBody) -> bytes:
     """UTF-8 text in chat template order: tools, system prompt, then role and content of each message."""
-    out: list[str] = []
+    writer = _Writer()
     if request.system:
-        out.append("system\n")
-        _add_content(request.system, out, MAX_BLOCK_DEPTH)
+        writer.out.append("system\n")
+        writer.add_content(request.system, MAX_BLOCK_DEPTH)
     for message in request.messages or ():
-        out += (message.role, "\n")
-        _add_content(message.content, out, MAX_BLOCK_DEPTH)
-    return bytes(request.tools) + "".join(out).encode("utf-8", "surrogatepass")
+        writer.out += (message.role, "\n")
+        writer.add_content(message.content, MAX_BLOCK_DEPTH)
+    return bytes(request.tools) + "".join(writer.out).encode("utf-8", "surrogatepass")
 
 
-def _add_content(content: str | list[Block] | None, out: list[str], depth: int) -> None:
-    if isinstance(content, str):
-        out += (content, "\n")
-    elif content and depth:
-        for block in content:
-            _add_block(block, out, depth - 1)
+class _Writer:
+    """Writes content of any depth as pieces of text."""
 
+    __slots__ = ("_media", "out")
 
-def _add_block(block: Block, out: list[str], depth: int) -> None:
-    """Whatever a block has: templates render each kind in some way of their own."""
-    for text in (block.text, block.thinking):
-        if text is not None:
-            out += (text, "\n")
-    if block.input is not NOTHING:
-        out += (block.name or "", bytes(block.input).decode("utf-8", "replace"), "\n")
-    if isinstance(block.source, Source):
-        _add_source(block.source, out, depth)
-    elif block.source is not None:
-        out += (block.source, "\n")
-    _add_content(block.content, out, depth)
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self._media = MediaText()
 
+    def add_content(self, content: str | list[Block] | None, depth: int) -> None:
+        if isinstance(content, str):
+            self.out += (content, "\n")
+        elif content and depth:
+            for block in content:
+                self._add_block(block, depth - 1)
 
-def _add_source(source: Source, out: list[str], depth: int) -> None:
-    """Plain text and content as they are; other media by a stand-in for their data or address."""
-    if source.content is not None:
-        _add_content(source.content, out, depth)
-    elif source.type == "text":
-        out += (source.data or "", "\n")
-    elif reference := source.data or source.url or source.file_id:
-        out.append(stand_in(reference, IMAGE_TOKENS))
+    def _add_block(self, block: Block, depth: int) -> None:
+        """Whatever a block has: templates render each kind in some way of their own."""
+        for text in (block.text, block.thinking):
+            if text is not None:
+                self.out += (text, "\n")
+        if block.input is not NOTHING:
+            self.out += (block.name or "", bytes(block.input).decode("utf-8", "replace"), "\n")
+        if isinstance(block.source, Source):
+            self._add_source(block.source, depth)
+        elif block.source is not None:
+            self.out += (block.source, "\n")
+        self.add_content(block.content, depth)
+
+    def _add_source(self, source: Source, depth: int) -> None:
+        """Plain text and content as they are; other media by a stand-in for their data or address."""
+        if source.content is not None:
+            self.add_content(source.content, depth)
+        elif source.type == "text":
+            self.out += (source.data or "", "\n")
+        elif reference := source.data or source.url or source.file_id:
+            self.out.append(self._media.stand_in(reference, IMAGE_TOKENS))

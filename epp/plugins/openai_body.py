@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from epp.plugins.json_body import NOTHING, TextPart
-from epp.plugins.prompts import AUDIO_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, stand_in
+from epp.plugins.prompts import AUDIO_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, MediaText
 
 
 class Link(msgspec.Struct, gc=False):
@@ -90,6 +90,7 @@ class ResponsesBody(msgspec.Struct, gc=False):
 def chat_text(tools: msgspec.Raw, items: list[Item]) -> bytes:
     """UTF-8 text of a conversation in chat template order: tools, then role and text of each item."""
     out: list[str] = []
+    media: MediaText | None = None
     for item in items:
         content = item.content
         if isinstance(content, str):
@@ -97,14 +98,16 @@ def chat_text(tools: msgspec.Raw, items: list[Item]) -> bytes:
         else:
             out += (item.role, "\n")
             if content:
-                _add_parts(content, out)
+                media = media or MediaText()
+                _add_parts(content, media, out)
         if item.tool_calls is not NOTHING or item.arguments is not None or item.output is not None:
-            _add_calls(item, out)
+            media = media or MediaText()
+            _add_calls(item, media, out)
     text = "".join(out).encode("utf-8", "surrogatepass")
     return text if tools is NOTHING else bytes(tools) + text
 
 
-def _add_calls(item: Item, out: list[str]) -> None:
+def _add_calls(item: Item, media: MediaText, out: list[str]) -> None:
     """Tool calls and their outputs, which templates render into the prompt as well."""
     if calls := bytes(item.tool_calls):
         out += (calls.decode("utf-8", "replace"), "\n")
@@ -113,20 +116,20 @@ def _add_calls(item: Item, out: list[str]) -> None:
     if isinstance(item.output, str):
         out += (item.output, "\n")
     elif item.output:
-        _add_parts(item.output, out)
+        _add_parts(item.output, media, out)
 
 
-def _add_parts(parts: list[Part], out: list[str]) -> None:
+def _add_parts(parts: list[Part], media: MediaText, out: list[str]) -> None:
     for part in parts:
         if part.text is not None:
             out += (part.text, "\n")
         elif part.refusal is not None:
             out += (part.refusal, "\n")
         else:
-            out.append(_placeholder(part))
+            out.append(_placeholder(part, media))
 
 
-def _placeholder(part: Part) -> str:
+def _placeholder(part: Part, media: MediaText) -> str:
     """Text of about as many tokens as the medium stands for, the same for the same medium."""
     for link, tokens in (
         (part.image_url, IMAGE_TOKENS),
@@ -134,8 +137,8 @@ def _placeholder(part: Part) -> str:
         (part.audio_url, AUDIO_TOKENS),
     ):
         if link is not None:
-            return stand_in(link if isinstance(link, str) else link.url, tokens)
+            return media.stand_in(link if isinstance(link, str) else link.url, tokens)
     if part.input_audio is not None:
-        return stand_in(part.input_audio.data, AUDIO_TOKENS)
+        return media.stand_in(part.input_audio.data, AUDIO_TOKENS)
     reference = part.file_id or part.file_data or bytes(part.file).decode("utf-8", "replace")
-    return stand_in(reference, IMAGE_TOKENS) if reference else ""
+    return media.stand_in(reference, IMAGE_TOKENS) if reference else ""

@@ -18,6 +18,9 @@ AUDIO_TOKENS: Final = 250
 VIDEO_TOKENS: Final = 20 * IMAGE_TOKENS
 """Tokens a video stands for: ten seconds, two frames each."""
 
+MAX_MEDIA_TOKENS: Final = 1 << 20
+"""Tokens the media of one prompt stand for together; more than a model's context holds."""
+
 _DIGEST_TOKENS: Final = 4
 """Pseudo-tokens of four bytes in a digest of 16 hexadecimal digits."""
 
@@ -38,10 +41,25 @@ def token_list_bytes(tokens: Sequence[int]) -> bytes:
     return b"".join(t.to_bytes(4, "little") for t in tokens)
 
 
-def stand_in(reference: str, tokens: int) -> str:
-    """Text of about that many tokens for a medium, the same for the same reference."""
-    digest: str = xxhash.xxh3_64_hexdigest(reference.encode("utf-8", "surrogatepass"))
-    return digest * (tokens // _DIGEST_TOKENS)
+class MediaText:
+    """Makes the texts that stand for the media of one prompt.
+
+    A medium of a few bytes stands for thousands of tokens, so there is a limit to all of them together; media
+    beyond it are told apart as well, by texts of a few tokens.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_MEDIA_TOKENS
+
+    def stand_in(self, reference: str, tokens: int) -> str:
+        """Text of about that many tokens for a medium, the same for the same reference."""
+        digest: str = xxhash.xxh3_64_hexdigest(reference.encode("utf-8", "surrogatepass"))
+        if tokens > self._left:
+            return digest
+        self._left -= tokens
+        return digest * (tokens // _DIGEST_TOKENS)
 
 
 def salted(salt: str, media: bytes) -> str:

@@ -90,11 +90,16 @@ class VllmHttpParser:
 
 
 def _mark_media(tokens: list[int], features: Features) -> None:
-    """Put each medium's own id in its place; places outside the prompt are the model server's to judge."""
+    """Put each medium's own id in its place; impossible places are the model server's to judge.
+
+    Places of more tokens than the prompt has must overlap: those beyond are left alone.
+    """
     places = features.mm_placeholders or {}
+    left = len(tokens)
     for modality, hashes in (features.mm_hashes or {}).items():
         for reference, place in zip(hashes, places.get(modality, ()), strict=False):
             end = place.offset + place.length
-            if 0 <= place.offset < end <= len(tokens):
+            if 0 <= place.offset < end <= len(tokens) and place.length <= left:
+                left -= place.length
                 mark = xxhash.xxh3_64_intdigest(reference.encode("utf-8", "surrogatepass")) & 0xFFFF_FFFF
                 tokens[place.offset : end] = [mark] * place.length

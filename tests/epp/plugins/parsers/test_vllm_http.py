@@ -88,6 +88,12 @@ def test_places_outside_the_prompt_are_ignored(place: dict[str, int]):
     assert tokens_with(features) == [1, 9, 9, 4, 9, 6]
 
 
+def test_places_that_must_overlap_are_ignored():
+    places = [{"offset": 0, "length": 4}, {"offset": 0, "length": 4}, {"offset": 4, "length": 2}]
+    features = {"mm_hashes": {"image": ["a", "b", "c"]}, "mm_placeholders": {"image": places}}
+    assert tokens_with(features) == [mark("a")] * 4 + [mark("c")] * 2
+
+
 @pytest.mark.parametrize(
     "features",
     [
