@@ -60,6 +60,7 @@ def envoy(plan: Plan, *, validate: bool = False) -> Command:
         *("--log-level", "warning"),
         *("--component-log-level", "ext_proc:error"),  # else a line per request while a picker is down
         "--disable-hot-restart",
+        *("--file-flush-interval-msec", "1000"),  # of the access log, which people read while they try things
         *mode,
     ]
 

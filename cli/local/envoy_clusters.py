@@ -1,11 +1,12 @@
 """Envoy's clusters for a plan: one per pool, one per picker; and the file that names a pool's endpoints.
 
-A pool's cluster takes the address the picker chose (`override_host`), from metadata first because a client
-cannot write metadata. Without a choice, or when the chosen endpoints failed, the fallback policy decides:
-round robin for a pool that fails open, a subset that no endpoint belongs to for one that fails closed. A
-picker's cluster is health-checked quickly and without a panic threshold. Both are needed for failing open
-in full duplex mode: Envoy passes a request on without the picker only when it knows that there is no usable
-one.
+A pool's cluster takes the address the picker chose (`override_host`), from metadata, which a client cannot
+write, and from nowhere else: Envoy 1.40 tries the address of every source in turn, so a second source would
+send the first retry to the endpoint that has just failed. Without a choice, or when the chosen endpoint
+failed, the fallback policy decides: round robin for a pool that fails open, a subset that no endpoint belongs
+to for one that fails closed. A picker's cluster is health-checked quickly and without a panic threshold. Both
+are needed for failing open in full duplex mode: Envoy passes a request on without the picker only when it
+knows that there is no usable one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,9 @@ TYPES = "type.googleapis.com/envoy"
 
 CONNECTIONS_CAP = 50_000
 """Circuit breakers count, they do not pace: pacing is the picker's task."""
+
+ALL_BUT_ONE_PERCENT = 99
+"""Of the endpoints of a pool, rounded down: one of up to 100 always stays, be it the only one."""
 
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 EXT_PROC_SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
@@ -53,6 +57,7 @@ def pool_cluster(pool: PoolPlan) -> dict[str, Any]:
         "connect_timeout": "1s",
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
         "circuit_breakers": circuit_breakers(),
+        "outlier_detection": unreachable(),
         "load_balancing_policy": {"policies": [override_host(pool)]},
         "typed_extension_protocol_options": {
             HTTP_OPTIONS: {
@@ -71,7 +76,6 @@ def override_host(pool: PoolPlan) -> dict[str, Any]:
         "OverrideHost",
         override_host_sources=[
             {"metadata": {"key": LB_NAMESPACE, "path": [{"key": DESTINATION_ENDPOINT}]}},
-            {"header": DESTINATION_ENDPOINT},
         ],
         selected_host_key={"key": LB_NAMESPACE, "path": [{"key": DESTINATION_ENDPOINT_SERVED}]},
         fallback_policy={"policies": [policy("round_robin", "RoundRobin") if pool.fail_open else nobody()]},
@@ -127,7 +131,7 @@ def picker_cluster(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
             HTTP_OPTIONS: {
                 "@type": f"{TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": {
-                    "http2_protocol_options": {"connection_keepalive": {"interval": "5s", "timeout": "2s"}}
+                    "http2_protocol_options": {"connection_keepalive": {"interval": "1s", "timeout": "2s"}}
                 },
             }
         },
@@ -154,16 +158,38 @@ def gone_at_once() -> dict[str, Any]:
 
     In a row, so that one client whose streams break cannot take the picker away from the others.
     """
-    off = ("consecutive_5xx", "consecutive_gateway_failure", "success_rate", "local_origin_success_rate")
     return {
-        "split_external_local_origin_errors": True,
-        "consecutive_local_origin_failure": 5,
-        "enforcing_consecutive_local_origin_failure": 100,
-        **{f"enforcing_{name}": 0 for name in off},
+        **only_local_origin(failures=5),
         "max_ejection_percent": 100,
         "interval": "0.1s",
         "base_ejection_time": "0.5s",
         "max_ejection_time": "0.5s",
+    }
+
+
+def unreachable() -> dict[str, Any]:
+    """Leave an endpoint out while nobody listens at it; what a model server answers never counts against it.
+
+    The picker hears of a dead server as well, from its metrics. This is for requests without a picker, for
+    retries, and for the moments until the picker knows.
+    """
+    return {
+        **only_local_origin(failures=2),
+        "max_ejection_percent": ALL_BUT_ONE_PERCENT,
+        "interval": "0.1s",
+        "base_ejection_time": "1s",
+        "max_ejection_time": "5s",
+    }
+
+
+def only_local_origin(failures: int) -> dict[str, Any]:
+    """Eject after so many connections or streams in a row that broke; every other detector is off."""
+    off = ("consecutive_5xx", "consecutive_gateway_failure", "success_rate", "local_origin_success_rate")
+    return {
+        "split_external_local_origin_errors": True,
+        "consecutive_local_origin_failure": failures,
+        "enforcing_consecutive_local_origin_failure": 100,
+        **{f"enforcing_{name}": 0 for name in off},
     }
 
 

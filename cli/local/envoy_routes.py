@@ -20,7 +20,10 @@ BODY_KEY = "body"
 
 PICKER_FILTER = "epp"
 
-RETRIES = 2
+RETRIES = 3
+"""Enough for a pool of four of which three die at once; dead endpoints are left out a moment later."""
+RETRY_HOST_DRAWS = 8
+"""How often round robin may be asked for an endpoint that has not been tried yet."""
 RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
 """`reset` covers an endpoint that dies before it has answered; 503 is a model server's "not me, not now"."""
 
@@ -68,7 +71,7 @@ def pool_route(pool: PoolPlan, match: dict[str, Any]) -> dict[str, Any]:
                 "retriable_status_codes": [503],
                 "num_retries": RETRIES,
                 "retry_back_off": {"base_interval": "0.025s", "max_interval": "0.25s"},
-                "host_selection_retry_max_attempts": 3,
+                "host_selection_retry_max_attempts": RETRY_HOST_DRAWS,
                 "retry_host_predicate": [
                     {
                         "name": "envoy.retry_host_predicates.previous_hosts",

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from cli.local.envoy_clusters import pool_cluster_name
 from cli.local.metrics import pool_status, scrape
 from cli.local.plan import LOOPBACK, PoolPlan
-from cli.local.smoke.context import Context, chat, distinct_text, expect, until
+from cli.local.smoke.context import Context, chat, distinct_text, expect, same, until
 from cli.local.smoke.requests import CHAT
 from simulator.headers import POD
 
@@ -21,6 +22,9 @@ WARM_UP_S = 0.5
 FLOWS_AGAIN_WITHIN_S = 1.0
 WATCH_S = 2.5
 BACK_WITHIN_S = 20.0
+MOST_FAILED = 0.02
+"""Share of the requests that may fail at the moment of the kill: every attempt met a dying endpoint."""
+AFTERWARDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +95,54 @@ async def killed_picker(context: Context) -> str:
     return f"{len(during)} requests, {early} failed within the first second; picks again within {back:.1f} s"
 
 
-async def killed_endpoint(context: Context) -> str:
-    """A model server that dies: its requests succeed elsewhere; once revived it is used again."""
+async def killed_endpoints(context: Context) -> str:
+    """All model servers but one die: that one serves everybody; once revived the others are used again."""
     pool = max(context.pools, key=lambda pool: pool.replicas)
     if pool.replicas < 2:
         return "no pool has a second endpoint"
+    admin = f"http://{LOOPBACK}:{pool.simulator_admin_port}/replicas"
+    victims = range(1, pool.replicas)
     async with load(context, pool) as outcomes:
-        victim = next(outcome.pod for outcome in reversed(outcomes) if outcome.pod)
-        replica = f"http://{LOOPBACK}:{pool.simulator_admin_port}/replicas/{victim.rpartition('-')[2]}"
         killed = time.monotonic()
-        await act(context, f"{replica}/kill")
+        await asyncio.gather(*(act(context, f"{admin}/{victim}/kill") for victim in victims))
         await asyncio.sleep(WATCH_S)
-        revived = time.monotonic()
-        await act(context, f"{replica}/revive")
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    late = [outcome.failure for outcome in failed if outcome.started > killed + FLOWS_AGAIN_WITHIN_S]
+    expect(not late, f"{len(late)} requests failed later than a second after the kill: {late[:3]}")
+    expect(
+        len(failed) <= MOST_FAILED * len(outcomes),
+        f"{len(failed)} of {len(outcomes)} requests failed: {[outcome.failure for outcome in failed[:3]]}",
+    )
+    retried = await retries(context, pool)
+    for _ in range(AFTERWARDS):
+        answer = await context.post(CHAT, chat(pool.models[0], distinct_text(20), max_tokens=1))
+        same("status", answer.status, 200)
+        same("endpoint", answer.headers[POD].rpartition("-")[2], "0")
+    same("retries while the others are known to be dead", await retries(context, pool) - retried, 0)
+    await asyncio.gather(*(act(context, f"{admin}/{victim}/revive") for victim in victims))
+    back = await used_again(context, pool)
+    return (
+        f"{len(outcomes)} requests while {len(victims)} of {pool.replicas} died, {len(failed)} failed; "
+        f"all used again {back:.1f} s after their return"
+    )
 
-        async def used_again() -> bool:
-            return any(outcome.pod == victim and outcome.started > revived for outcome in outcomes)
 
-        back = await until(used_again, f"{victim} answers again", BACK_WITHIN_S)
-    failed = [outcome.failure for outcome in outcomes if outcome.failure]
-    during = sum(outcome.started >= killed for outcome in outcomes)
-    expect(not failed, f"{len(failed)} of {len(outcomes)} requests failed: {failed[:3]}")
-    return f"{during} requests, none failed while {victim} was dead; used again {back:.1f} s after its return"
+async def used_again(context: Context, pool: PoolPlan) -> float:
+    """Wait until every endpoint has answered under load, and return how long that took."""
+    async with load(context, pool) as outcomes:
+        seen = len(outcomes)
+
+        async def everybody() -> bool:
+            return len({outcome.pod for outcome in outcomes[seen:] if outcome.pod}) == pool.replicas
+
+        return WARM_UP_S + await until(everybody, "every endpoint answers again", BACK_WITHIN_S)
+
+
+async def retries(context: Context, pool: PoolPlan) -> int:
+    """How many attempts beyond the first Envoy has made in a pool."""
+    name = f"cluster.{pool_cluster_name(pool)}.upstream_rq_retry"
+    url = f"http://{LOOPBACK}:{context.gateway.plan.admin_port}/stats?format=json&filter={name}$"
+    return sum(int(stat["value"]) for stat in (await context.get(url)).json()["stats"])
 
 
 async def act(context: Context, url: str) -> None:

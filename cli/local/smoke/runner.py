@@ -38,7 +38,7 @@ CHECKS: tuple[Check, ...] = (
     routing.repeat_hits_cache,
     routing.burst_spreads,
     requests.protocol_clean,
-    failures.killed_endpoint,
+    failures.killed_endpoints,
     failures.killed_picker,
 )
 

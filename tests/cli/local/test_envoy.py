@@ -110,6 +110,23 @@ def test_fail_close_pool_has_no_endpoint_without_a_pick(plan: Plan):
     assert fallback("pool-large") == "envoy.load_balancing_policies.subset"
 
 
+def test_unreachable_endpoints_are_ejected_but_never_all_and_never_for_an_answer(plan: Plan):
+    detection = clusters(plan)["pool-small"]["outlier_detection"]
+    enforced = {name: value for name, value in detection.items() if name.startswith("enforcing_")}
+    assert {name for name, value in enforced.items() if value} == {
+        "enforcing_consecutive_local_origin_failure"
+    }
+    assert detection["split_external_local_origin_errors"] is True
+    assert detection["max_ejection_percent"] == 99
+
+
+def test_picked_address_has_one_source_so_that_no_retry_repeats_it(plan: Plan):
+    (policy,) = clusters(plan)["pool-small"]["load_balancing_policy"]["policies"]
+    assert policy["typed_extension_config"]["typed_config"]["override_host_sources"] == [
+        {"metadata": {"key": "envoy.lb", "path": [{"key": "x-gateway-destination-endpoint"}]}}
+    ]
+
+
 def test_responses_are_not_sent_to_the_picker_when_not_observed(plan: Plan):
     def modes(observe: bool) -> tuple[str, str]:
         changed = replace(plan, observe_responses=observe)
