@@ -7,6 +7,7 @@ on a shared machine comparable.
 """
 
 import os
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,3 +65,18 @@ def resident_bytes(pid: int) -> int:
     """Memory of the process that is in RAM."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class OtherProcesses:
+    """CPU used since it was made by processes other than this one and the children it has waited for."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._machine = machine_ticks().busy
+        self._own = sum(os.times()[:4])
+
+    def cores(self) -> float:
+        """Average so far, in cores."""
+        busy_s = (machine_ticks().busy - self._machine) / TICKS_PER_SECOND
+        own_s = sum(os.times()[:4]) - self._own
+        return max(0.0, busy_s - own_s) / max(time.monotonic() - self._started, 1 / TICKS_PER_SECOND)

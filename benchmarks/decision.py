@@ -216,17 +216,17 @@ def complaints(result: DecisionResult) -> list[str]:
     ]
 
 
-def render(result: DecisionResult) -> str:
-    """The run as text for a terminal."""
+def render(result: DecisionResult, *, judged: bool = True) -> str:
+    """The run as text for a terminal; words about promises only if it is to be judged."""
     header = ["endpoints", "prompt tokens", "body B", "parse p50 µs", "decide p50 µs"]
     header += ["total p50 µs", "p95 µs", "p99 µs", "max µs", ""]
-    return render_table(header, [row(cell) for cell in result.cells])
+    return render_table(header, [row(cell, judged=judged) for cell in result.cells])
 
 
-def row(cell: Cell) -> Sequence[str]:
+def row(cell: Cell, *, judged: bool) -> Sequence[str]:
     """One line of the table."""
     total = cell.total_us
     times = (cell.parse_us.p50, cell.decide_us.p50, total.p50, total.p95, total.p99, total.max)
-    verdict = ("ok" if cell.is_met else "MISSED") if cell.has_limit else ""
+    verdict = ("ok" if cell.is_met else "MISSED") if judged and cell.has_limit else ""
     counts = (cell.endpoints, cell.prompt_tokens, cell.body_bytes)
     return [*(number(count) for count in counts), *(number(time, 0) for time in times), verdict]

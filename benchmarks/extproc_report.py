@@ -174,8 +174,13 @@ def complaints(result: ExtProcResult) -> list[str]:
     return found
 
 
-def render(result: ExtProcResult) -> str:
-    """The run as text for a terminal."""
+def others_cores(result: ExtProcResult) -> float:
+    """CPU other processes used, in the median window."""
+    return median(measured.foreign_cores for measured in result.measurements)
+
+
+def render(result: ExtProcResult, *, judged: bool = True) -> str:
+    """The run as text for a terminal; words about promises only if it is to be judged."""
     machine = result.machine
     heading = (
         f"Envoy {result.envoy}, Python {machine.python}, {machine.cpus} CPUs ({machine.cpu}); "
@@ -186,7 +191,8 @@ def render(result: ExtProcResult) -> str:
         mine = [one for one in rows(result) if one.scenario == scenario.name]
         parts.append(f"{heading_of(scenario)}\n{scenario_table(scenario, mine)}")
     compared = [
-        [one.name, number(one.value, 2), number(one.limit, 2), verdict(one)] for one in ratios(result)
+        [one.name, number(one.value, 2), number(one.limit, 2), verdict(one) if judged else ""]
+        for one in ratios(result)
     ]
     if compared:
         parts.append(render_table(["ratio", "measured", "limit", ""], compared))
@@ -196,10 +202,10 @@ def render(result: ExtProcResult) -> str:
             f"(scraping {result.options.endpoints} endpoints every {result.options.scrape_interval}); "
             f"memory at the end {result.epp_resident_bytes / 2**20:.0f} MiB\n"
         )
-    foreign = median(measured.foreign_cores for measured in result.measurements)
     stolen = median(measured.stolen_cores for measured in result.measurements)
     parts.append(
-        f"CPU used by others meanwhile: {foreign:.2f} cores, stolen by the host: {stolen:.2f} cores\n"
+        f"CPU used by others meanwhile: {others_cores(result):.2f} cores, "
+        f"stolen by the host: {stolen:.2f} cores\n"
     )
     return "\n".join(parts)
 

@@ -60,8 +60,8 @@ def complaints(result: RoutingResult) -> list[str]:
     ]
 
 
-def render(result: RoutingResult) -> str:
-    """The run as text for a terminal."""
+def render(result: RoutingResult, *, judged: bool = True) -> str:
+    """The run as text for a terminal; words about promises only if it is to be judged."""
     workload, options = result.workload, result.options
     heading = (
         f"{options.replicas} simulated replicas ({options.profile}, time x{options.time_scale:g}, "
@@ -86,7 +86,12 @@ def render(result: RoutingResult) -> str:
     }
     table = render_table(list(columns), [[cell(one) for cell in columns.values()] for one in result.policies])
     compared = [
-        [f"{lead.figure} against {lead.over}", number(lead.value, 2), number(lead.least, 1), verdict(lead)]
+        [
+            f"{lead.figure} against {lead.over}",
+            number(lead.value, 2),
+            number(lead.least, 1),
+            verdict(lead) if judged else "",
+        ]
         for lead in leads(result)
     ]
     parts = [heading, table]

@@ -110,15 +110,20 @@ def check_pools(pools: Sequence[PoolSection]) -> None:
     """Refuse what is right in each pool and wrong in all together; asked only when each is right."""
     if not 0 < len(pools) <= MAX_POOLS:
         raise ConfigError(f"must name between 1 and {MAX_POOLS} pools", path="pools")
-    check_unique((pool.name for pool in pools), "pool name")
-    check_unique((model for pool in pools for model in pool.models), "model")
+    problems = [
+        *repeated((pool.name for pool in pools), "pool name"),
+        *repeated((model for pool in pools for model in pool.models), "model"),
+    ]
+    raise_any(problems)
 
 
-def check_unique(names: Iterable[str], what: str) -> None:
-    """Refuse a name that two pools claim."""
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ConfigError(f"{what} {twice[0]!r} appears more than once", path="pools")
+def repeated(names: Iterable[str], what: str) -> list[ConfigError]:
+    """A complaint for each name that is claimed twice."""
+    return [
+        ConfigError(f"{what} {name!r} appears more than once", path="pools")
+        for name, count in Counter(names).items()
+        if count > 1
+    ]
 
 
 def load(path: Path) -> LocalConfig:

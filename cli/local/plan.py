@@ -194,8 +194,9 @@ class Ports:
         if configured in self._chosen:
             raise ConfigError(f"port {configured} is already used elsewhere in the file", path=path)
         if configured:
+            flag = " (--port 0 does it for one run)" if path == "gateway.port" else ""
             raise ConfigError(
-                f"port {configured} is in use; configure another, or 0 for a free one", path=path
+                f"port {configured} is in use; configure another, or 0 for a free one{flag}", path=path
             )
         raise ConfigError(f"no free port between {FREE_PORTS.start} and {FREE_PORTS.stop}", path=path)
 

@@ -1,7 +1,8 @@
 """What the user of `pointsman up` sees: progress, a status table, and what to try.
 
-On a terminal the table is redrawn in place once a second; elsewhere there are plain lines, and a line per
-pool only when its figures have moved, so that a log of a quiet night stays short.
+On a terminal the table is redrawn in place once a second; elsewhere there are plain lines. A pool gets one at
+once when its picker stops or starts to answer or its number of endpoints changes, and otherwise at most every
+30 s and only when its figures have moved, so that a log of a quiet night stays short.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -21,6 +23,11 @@ from cli.local.tries import tries
 
 REFRESH_S = 1.0
 PLAIN_EVERY_S = 30.0
+
+HEADINGS = ("endp.", "requests", "/s", "run.", "errors", "hits", "p50 ms", "rest.")
+"""Short, so that the table fits into 80 columns: endpoints, requests in all and per second, running, errors,
+prefix hits, median time of a decision, restarts."""
+POOL_WIDTH = 21
 
 
 class Screen(Protocol):
@@ -71,15 +78,32 @@ class PlainScreen:
         self._stream.flush()
 
     async def watch(self, gateway: Gateway) -> None:
-        """Write a pool's line when it has changed."""
-        shown: dict[str, str] = {}
+        """Write a pool's line when it is due."""
+        due = {pool.name: PoolLine() for pool in gateway.plan.pools}
         while True:
             for status in await statuses(gateway):
-                line = summary(status)
-                if shown.get(status.name) != line:
-                    shown[status.name] = line
-                    self.say(line)
-            await asyncio.sleep(PLAIN_EVERY_S)
+                if due[status.name].is_due(status, time.monotonic()):
+                    self.say(summary(status))
+            await asyncio.sleep(REFRESH_S)
+
+
+class PoolLine:
+    """Decides when the plain line of one pool is due."""
+
+    def __init__(self) -> None:
+        self._shown: PoolStatus | None = None
+        self._shown_at_s = 0.0
+
+    def is_due(self, status: PoolStatus, now_s: float) -> bool:
+        """Tell whether to show a status now; if so, it counts as shown."""
+        shown = self._shown
+        if shown is not None:
+            at_once = (status.is_up, status.endpoints) != (shown.is_up, shown.endpoints)
+            moved = summary(status) != summary(shown)
+            if not at_once and not (moved and now_s - self._shown_at_s >= PLAIN_EVERY_S):
+                return False
+        self._shown, self._shown_at_s = status, now_s
+        return True
 
 
 class LiveScreen:
@@ -148,31 +172,22 @@ def summary(status: PoolStatus) -> str:
 def table(current: Sequence[PoolStatus], before: Sequence[PoolStatus], gateway: Gateway) -> Table:
     """All pools in a table."""
     earlier = {status.name: status.requests for status in before}
-    grid = Table(title="pools", title_justify="left", title_style="bold")
-    for heading in (
-        "pool",
-        "endpoints",
-        "requests",
-        "per s",
-        "running",
-        "errors",
-        "hits",
-        "decision p50",
-        "restarts",
-    ):
-        grid.add_column(heading, justify="left" if heading == "pool" else "right")
+    grid = Table(title="pools", title_justify="left", title_style="bold", box=SIMPLE, padding=(0, 1, 0, 0))
+    grid.add_column("pool", no_wrap=True, max_width=POOL_WIDTH)
+    for heading in HEADINGS:
+        grid.add_column(heading, justify="right", no_wrap=True)
     for status in current:
         restarts = sum(gateway.children[f"{part}-{status.name}"].restarts for part in ("sim", "epp"))
         rate = max(0, status.requests - earlier.get(status.name, status.requests)) / REFRESH_S
         grid.add_row(
             escape(status.name),
-            str(status.endpoints) if status.is_up else "[red]picker down[/]",
+            str(status.endpoints) if status.is_up else "[red]down[/]",
             str(status.requests),
             f"{rate:.0f}",
             str(status.running),
             str(status.errors),
             percent(status.hit_ratio),
-            milliseconds(status.decision_p50_s),
+            "-" if status.decision_p50_s is None else f"{status.decision_p50_s * 1000:.2f}",
             str(restarts),
         )
     return grid

@@ -1,5 +1,6 @@
 """What to try on a running gateway: commands to copy, with the addresses of this run."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ JSON = "-H 'content-type: application/json'"
 
 def tries(plan: Plan) -> Sequence[tuple[str, str]]:
     """Return (what it shows, command) in the order to try them."""
-    program = Path(sys.executable).parent / "pointsman"
+    program = shlex.quote(str(Path(sys.executable).parent / "pointsman"))
     first, last = plan.pools[0], plan.pools[-1]
     model = first.models[0]
     chat = f"{plan.url}/v1/chat/completions {JSON}"
@@ -32,9 +33,12 @@ def tries(plan: Plan) -> Sequence[tuple[str, str]]:
             "a long prompt twice: the second time cached_tokens > 0 and an earlier first byte",
             f"for i in 1 2; do {repeat}; done",
         ),
-        ("why each endpoint was picked", f"curl -s http://{LOOPBACK}:{first.metrics_port}/debug/decisions"),
         (
-            "what it costs, and what routing by prefix gains",
-            f"{program} bench extproc; {program} bench routing",
+            f"why the last endpoint of {first.name} was picked",
+            f"curl -s 'http://{LOOPBACK}:{first.metrics_port}/debug/decisions?limit=1'",
+        ),
+        (
+            "what it costs (1 minute), and what routing by prefix gains (2 minutes); stop this gateway first",
+            f"{program} bench extproc --seconds 5 --repeat 1 --servers envoy,epp; {program} bench routing",
         ),
     ]

@@ -1,11 +1,12 @@
 """`pointsman bench`: its flags, and a short run with a real Envoy."""
 
 import json
+from argparse import Namespace
 
 import pytest
 
 from benchmarks.children import BenchError
-from cli.bench import guarded
+from cli.bench import guarded, is_judged, verdict
 from cli.main import main
 
 
@@ -59,6 +60,28 @@ def test_interrupted_measurement_is_said_to_be_interrupted(capsys):
 
     assert guarded(run)(None) == 130
     assert capsys.readouterr().err == "pointsman bench: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("checked", "others_cores", "judged"),
+    [(False, 0.19, True), (False, 0.2, False), (True, 1.5, True)],
+    ids=["quiet", "disturbed", "asked for"],
+)
+def test_figures_are_judged_on_a_quiet_machine_or_when_asked(checked, others_cores, judged):
+    assert is_judged(Namespace(check=checked), others_cores) is judged
+
+
+def test_disturbed_run_is_not_judged_and_says_so(capsys):
+    assert verdict(["too slow"], 0.734, judged=False, checked=False) == 0
+    assert capsys.readouterr().err == (
+        "not judged: other processes used 0.73 cores; repeat it on an idle machine\n"
+    )
+
+
+@pytest.mark.parametrize(("checked", "code"), [(False, 0), (True, 1)])
+def test_judged_run_says_what_was_missed_and_fails_only_when_checked(checked, code, capsys):
+    assert verdict(["too slow"], 0.1, judged=True, checked=checked) == code
+    assert capsys.readouterr().err == "not as promised: too slow\n"
 
 
 @pytest.mark.integration

@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
+from benchmarks import cpu
 from benchmarks.cpu import (
+    TICKS_PER_SECOND,
     MachineTicks,
+    OtherProcesses,
     machine_ticks,
     parse_machine_ticks,
     parse_process_ticks,
@@ -51,3 +54,16 @@ def test_process_that_is_gone_is_said_to_be_gone():
         ended.wait()
     with pytest.raises(ProcessLookupError, match=f"process {ended.pid} is gone"):
         process_seconds(ended.pid)
+
+
+def test_cpu_of_others_is_what_the_machine_used_beyond_this_process_and_its_children(monkeypatch):
+    busy_s = iter((10.0, 13.0))
+    own = iter(((1.0, 0.5, 0.0, 0.0, 0.0), (1.5, 0.5, 0.25, 0.75, 0.0)))
+    now = iter((100.0, 102.0))
+    monkeypatch.setattr(
+        cpu, "machine_ticks", lambda: MachineTicks(int(next(busy_s) * TICKS_PER_SECOND), 0, 0)
+    )
+    monkeypatch.setattr(cpu.os, "times", lambda: next(own))
+    monkeypatch.setattr(cpu.time, "monotonic", lambda: next(now))
+    others = OtherProcesses()
+    assert others.cores() == pytest.approx((3.0 - 1.5) / 2)

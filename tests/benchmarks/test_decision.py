@@ -71,6 +71,7 @@ def test_slow_decision_is_complained_about_where_a_time_is_promised():
     assert complaints(one) == ["1000 endpoints, 8000 prompt tokens: p50 1000 µs, promised below 1000 µs"]
     verdicts = [line.split()[-1] for line in render(one).splitlines()[2:]]
     assert verdicts == ["ok", "MISSED", "5,000"]
+    assert "MISSED" not in render(one, judged=False)
 
 
 @pytest.mark.parametrize("value", [result(cell(8, 500, 10.0))])

@@ -162,6 +162,11 @@ def test_table_shows_every_scenario_and_the_ratios():
     ):
         assert part in text
     assert "MISSED" not in text
+    assert {line.split()[-1] for line in text.splitlines() if line.startswith("EPP / grpc")} == {"ok"}
+    unjudged = render(result(), judged=False)
+    assert {line.split()[-1] for line in unjudged.splitlines() if line.startswith("EPP / grpc")} & {
+        "ok"
+    } == set()
 
 
 def test_result_survives_json():

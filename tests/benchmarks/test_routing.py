@@ -118,6 +118,13 @@ def test_lead_below_the_promise_and_failures_are_complained_about():
     ]
 
 
+def test_unjudged_table_shows_the_figures_without_a_verdict():
+    one = result(policy_result(Policy.POINTSMAN, 0.1), policy_result(Policy.ROUND_ROBIN, 0.5))
+    (judged,) = (line for line in render(one).splitlines() if "TTFT p90 against" in line)
+    (unjudged,) = (line for line in render(one, judged=False).splitlines() if "TTFT p90 against" in line)
+    assert judged.split() == [*unjudged.split(), "ok"]
+
+
 def test_without_the_picker_there_is_nothing_to_compare():
     one = result(policy_result(Policy.ROUND_ROBIN, 0.5), policy_result(Policy.RANDOM, 0.6))
     assert leads(one) == []

@@ -44,8 +44,8 @@ def test_public_port_in_use_is_refused(config: Path, tmp_path: Path, capsys: pyt
         ]
         assert main(arguments) == 2
     assert (
-        f"gateway.port: port {port} is in use; configure another, or 0 for a free one"
-        in capsys.readouterr().err
+        f"gateway.port: port {port} is in use; configure another, or 0 for a free one "
+        "(--port 0 does it for one run)" in capsys.readouterr().err
     )
 
 

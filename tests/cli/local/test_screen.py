@@ -1,40 +1,68 @@
 """What the user sees while the gateway runs."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 from rich.console import Console
 
 from cli.local.metrics import PoolStatus
-from cli.local.screen import PlainScreen, addresses, table
+from cli.local.screen import HEADINGS, PLAIN_EVERY_S, PlainScreen, PoolLine, addresses, table
 from tests.cli.local.plans import two_pools
 
 BUSY = PoolStatus("small", True, 4, 1200, 3, 1, 0.5, 0.0004)
 DOWN = PoolStatus("large", False, 0, 0, 0, 0, None, None)
 
 
-def rendered(before: list[PoolStatus]) -> list[list[str]]:
-    """Cells of the table's rows as text."""
+def drawn(rows: list[PoolStatus], before: list[PoolStatus], width: int) -> list[str]:
+    """Lines of the table as text."""
     children = {
         f"{part}-{name}": SimpleNamespace(restarts=2)
         for part in ("sim", "epp")
-        for name in ("small", "large")
+        for name in {status.name for status in rows}
     }
-    console = Console(file=io.StringIO(), width=160)
-    console.print(table([BUSY, DOWN], before, SimpleNamespace(children=children)))
-    lines = console.file.getvalue().splitlines()
-    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if "│" in line]
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table(rows, before, SimpleNamespace(children=children)))
+    return console.file.getvalue().splitlines()
+
+
+def rendered(before: list[PoolStatus]) -> list[list[str]]:
+    """Words of the table's rows."""
+    return [line.split() for line in drawn([BUSY, DOWN], before, 80)[-3:-1]]
+
+
+def test_table_fits_80_columns():
+    full = PoolStatus("llama-3.1-8b-instruct", True, 1000, 12_345_678, 1234, 12_345, 1.0, 0.01234)
+    _, heading, _, row = (line for line in drawn([full], [], 80) if line.strip())
+    assert " ".join(heading.split()) == " ".join(["pool", *HEADINGS])
+    assert row.split() == [
+        "llama-3.1-8b-instruct",
+        "1000",
+        "12345678",
+        "0",
+        "1234",
+        "12345",
+        "100%",
+        "12.34",
+        "4",
+    ]
 
 
 def test_table_shows_rates_from_the_second_look_on():
     before = [PoolStatus("small", True, 4, 1190, 3, 1, 0.5, 0.0004)]
-    assert rendered([])[0] == ["small", "4", "1200", "0", "3", "1", "50%", "0.40 ms", "4"]
-    assert rendered(before)[0] == ["small", "4", "1200", "10", "3", "1", "50%", "0.40 ms", "4"]
+    assert rendered([])[0] == ["small", "4", "1200", "0", "3", "1", "50%", "0.40", "4"]
+    assert rendered(before)[0] == ["small", "4", "1200", "10", "3", "1", "50%", "0.40", "4"]
+
+
+def test_long_pool_name_is_cut_and_takes_no_room_from_the_figures():
+    full = PoolStatus("a" * 63, True, 1000, 12_345_678, 1234, 12_345, 1.0, 0.01234)
+    row = drawn([full], [], 80)[-2].split()
+    assert row == ["a" * 20 + "…", "1000", "12345678", "0", "1234", "12345", "100%", "12.34", "4"]
 
 
 def test_table_says_that_a_picker_is_down():
-    assert rendered([])[1] == ["large", "picker down", "0", "0", "0", "0", "-", "-", "4"]
+    assert rendered([])[1] == ["large", "down", "0", "0", "0", "0", "-", "-", "4"]
 
 
 def test_restarted_picker_has_no_negative_rate():
@@ -49,3 +77,26 @@ def test_plain_screen_writes_addresses_and_commands(tmp_path: Path):
     text = stream.getvalue()
     assert addresses(plan) in text
     assert "\n# ask one\ncurl -s http://127.0.0.1:8080/v1/chat/completions " in text
+
+
+def test_plain_line_comes_at_once_when_a_picker_goes_or_endpoints_change():
+    line = PoolLine()
+    up, fewer = BUSY, replace(BUSY, endpoints=3)
+    gone = replace(BUSY, is_up=False, endpoints=0)
+    assert [line.is_due(status, 0.0) for status in (up, up, fewer, gone, gone, up)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_plain_line_of_other_figures_comes_at_most_every_30_s_and_only_when_they_have_moved():
+    line = PoolLine()
+    moved = replace(BUSY, requests=1201)
+    assert line.is_due(BUSY, 100.0)
+    assert not line.is_due(moved, 100.0 + PLAIN_EVERY_S - 1)
+    assert not line.is_due(BUSY, 100.0 + PLAIN_EVERY_S)
+    assert line.is_due(moved, 100.0 + PLAIN_EVERY_S)

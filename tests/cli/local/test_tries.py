@@ -3,7 +3,10 @@
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from cli.local.tries import tries
 from tests.cli.local.plans import two_pools
@@ -28,3 +31,18 @@ def test_repeated_prompt_expands_to_json(tmp_path: Path):
     first, second = (line for line in output.splitlines() if line.startswith("{"))
     assert first == second
     assert len(json.loads(first)["prompt"].split()) == 3000
+
+
+def test_path_of_the_program_is_one_word_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "executable", "/opt/my tools; x/bin/python")
+    *_, (_, command) = tries(two_pools(tmp_path))
+    assert shlex.split(command)[:3] == ["/opt/my tools; x/bin/pointsman", "bench", "extproc"]
+
+
+def test_question_why_asks_for_one_decision_of_the_first_pool(tmp_path: Path):
+    plan = two_pools(tmp_path)
+    (command,) = (
+        command for what, command in tries(plan) if what.startswith("why the last endpoint of small")
+    )
+    url = f"http://127.0.0.1:{plan.pools[0].metrics_port}/debug/decisions?limit=1"
+    assert shlex.split(command) == ["curl", "-s", url]
