@@ -1,4 +1,4 @@
-"""Reading a file an operator named, without trusting what is at its path.
+"""Reading and watching a file an operator named, without trusting what is at its path.
 
 Only regular files are read, and only up to a cap: a FIFO, a device or a socket at that path would block the
 process or never end.
@@ -8,8 +8,32 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import NamedTuple
 
 from dataplane.errors import ConfigError
+
+
+class FileSignature(NamedTuple):
+    """What tells two states of a file apart; all zero when there is no file.
+
+    The path is resolved, so that an atomic rename is seen as well as the symlink swap by which Kubernetes
+    updates a mounted ConfigMap.
+    """
+
+    real_path: str = ""
+    inode: int = 0
+    size: int = 0
+    mtime_ns: int = 0
+
+    @classmethod
+    def of(cls, name: str) -> FileSignature:
+        """The file as it is."""
+        try:
+            real_path = os.path.realpath(name)
+            found = os.stat(real_path)
+        except (OSError, ValueError):
+            return cls()
+        return cls(real_path, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def read_regular_file(name: str, max_bytes: int, *, path: str) -> bytes:

@@ -7,10 +7,12 @@
     /debug/endpoints?limit=1000     the endpoint table, age and problems of its data
     /debug/plugins/state            what plugins show of their state
     /debug/config                   the effective configuration and its warnings
+    /debug/reload                   POST: read the configuration file now; 400 with what is wrong with it
 
 The pages are callables that the application provides; they run on the event loop and return JSON-able data.
 Long texts are written in slices, with the loop turning in between. The port is open to everybody who reaches
-it, so everything is read-only and bounded, connections included.
+it, so everything is bounded, connections included, and nothing changes but by reading the configuration file
+that is there anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -70,6 +72,8 @@ class AdminPages:
     """The plugin instances in use, by name."""
     config: Callable[[], Any]
     """The effective configuration and warnings."""
+    reload: Callable[[], Awaitable[list[str]]]
+    """Reads the configuration anew; answers with what is wrong with it."""
     not_ready: Callable[[], str]
     """Why requests are not served; empty when they are."""
 
@@ -110,6 +114,7 @@ class AdminServer:
                 web.get("/debug/endpoints", self._endpoints),
                 web.get("/debug/plugins/state", self._plugins),
                 web.get("/debug/config", self._config),
+                web.post("/debug/reload", self._reload),
                 web.get("/", self._index),
             ]
         )
@@ -203,6 +208,10 @@ class AdminServer:
 
     async def _config(self, _: web.Request) -> web.StreamResponse:
         return _json(self._pages.config())
+
+    async def _reload(self, _: web.Request) -> web.StreamResponse:
+        problems = await self._pages.reload()
+        return _json({"refused": problems}, 400 if problems else 200)
 
     async def _plugins(self, _: web.Request) -> web.StreamResponse:
         now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")

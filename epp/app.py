@@ -4,6 +4,8 @@ Start: configuration -> plugin graph -> endpoints -> listeners. Nothing listens 
 known to be good, and readiness turns true only when the endpoints are known. A mistake in flags,
 configuration or ports ends the start with every mistake said and exit code 2.
 
+Between: the configuration file is followed (``epp.reload``); SIGHUP reads it at once.
+
 End: SIGTERM or SIGINT makes readiness false, tells Envoy by GOAWAY, lets running streams finish within
 ``--drain-timeout`` and exits 0. A second signal stops at once.
 
@@ -18,7 +20,7 @@ import logging
 import random
 import signal
 import sys
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import uvloop
@@ -34,21 +36,17 @@ from dataplane.extproc.tls import TlsOptions
 from dataplane.extproc.transport_metrics import TransportCollector
 from dataplane.files import read_regular_file
 from dataplane.observability import logs
-from dataplane.plugin.base import TypedName
 from epp.admin import AdminPages, AdminServer
-from epp.datalayer.discovery_runtime import DiscoveryRuntime
+from epp.assembly import Assembler, bequeath
 from epp.datalayer.report import describe_endpoints
-from epp.datalayer.scraper import Scraper
 from epp.decisions import DecisionLog
-from epp.director import Director
 from epp.graph import PluginGraph, load_graph
 from epp.handler import PickerHandler
-from epp.interfaces.data_layer import EndpointDiscovery
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
-from epp.metrics import EppMetrics, PrefixIndex
+from epp.metrics import EppMetrics
 from epp.options import EppOptions
-from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
+from epp.reload import Reloader, revision_of
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +81,14 @@ async def _serve(options: EppOptions) -> int:
         loop.add_signal_handler(number, lambda: (again if stop.is_set() else stop).set())
     picker = Picker(options)
     await picker.start()
+    reloads: set[asyncio.Task[list[str]]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(picker.reloader.reload())
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
     try:
         gc.collect()
         gc.freeze()
@@ -111,33 +117,15 @@ class Picker:
         )
         self.decisions = DecisionLog(options.decision_log_size)
         self.health = HealthState((ENDPOINTS_KNOWN,))
-        handle = Handle(self.table, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, keeps no secret
-        self.graph = load_graph(
-            read_config(options),
-            handle,
-            allow_experimental=options.allow_experimental_plugins,
-        )
-        self.metrics.watch_prefix_indexes(prefix_indexes(self.graph))
-        self.scraper = Scraper(
-            self.table,
-            [source for source, _ in self.graph.sources],
-            self.metrics,
-            base_interval_s=options.refresh_metrics_interval,
-            staleness_s=options.metrics_staleness_threshold,
-        )
-        self.discovery = DiscoveryRuntime(
-            discovery_of(self.graph, options.endpoints_file, handle),
-            self.table,
-            [self.scraper, self.metrics, *self.graph.endpoint_observers],
-        )
+        self.handle = Handle(self.table, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, no secret
+        self.assembler = Assembler(options, self.handle, self.metrics)
+        text = read_config(options)
+        revision = revision_of(text)
+        self.current = self.assembler.assemble(self._load(text), revision, None)
+        self.assembler.connect(self.current)
+        self.reloader = Reloader(lambda: read_config(options), self._apply, revision, self.metrics.numbers)
         self.handler = PickerHandler(
-            Director(
-                self.table,
-                self.graph,
-                self.metrics,
-                SYSTEM_CLOCK,
-                use_subset=not options.disable_endpoint_subset_filter,
-            ),
+            self.current.director,
             self.metrics,
             self.decisions,
             SYSTEM_CLOCK,
@@ -156,6 +144,34 @@ class Picker:
             HealthService(self.health).services(),
         )
         self.admin = AdminServer(options.metrics_host, options.metrics_port, self._pages())
+
+    def _load(self, text: bytes) -> PluginGraph:
+        return load_graph(text, self.handle, allow_experimental=self.options.allow_experimental_plugins)
+
+    async def _apply(self, text: bytes, revision: str) -> None:
+        """Put a configuration in the place of the running one. ``ConfigError``: nothing has changed."""
+        old = self.current
+        graph = self._load(text)
+        new = self.assembler.assemble(graph, revision, old)
+        if new.discovery is not old.discovery:
+            self.assembler.connect(new)
+            try:
+                new.discovery.load()
+            except BaseException:
+                self.assembler.connect(old)
+                raise
+        bequeath(old.graph, graph)
+        self.assembler.connect(new)
+        self.current = new
+        self.handler.director = new.director
+        for warning in graph.warnings:
+            log.warning("%s", warning)
+        if new.scraper is not old.scraper:
+            old.scraper.stop()
+            new.scraper.start()
+        if new.discovery is not old.discovery:
+            await old.discovery.stop()
+            new.discovery.start()
 
     def _ext_proc_server(self) -> ExtProcServer:
         options = self.options
@@ -191,32 +207,40 @@ class Picker:
             decisions=self.decisions.recent,
             decision=self.decisions.find,
             endpoints=lambda limit: describe_endpoints(
-                self.table, SYSTEM_CLOCK, limit, self.scraper.problem, self.discovery.problems
+                self.table,
+                SYSTEM_CLOCK,
+                limit,
+                self.current.scraper.problem,
+                self.current.discovery.problems,
             ),
-            plugins=lambda: self.graph.instances,
+            plugins=lambda: self.current.graph.instances,
             config=lambda: {
-                "config": msgspec.to_builtins(self.graph.config),
-                "plugins": {name: str(plugin.name.type) for name, plugin in self.graph.instances.items()},
-                "warnings": list(self.graph.warnings),
+                "reload": self.reloader.describe(),
+                "config": msgspec.to_builtins(self.current.graph.config),
+                "plugins": {n: plugin.name.type for n, plugin in self.current.graph.instances.items()},
+                "warnings": list(self.current.graph.warnings),
                 "flags": self.options.shown(),
             },
+            reload=self.reloader.reload,
             not_ready=lambda: ", ".join(self.health.unmet()),
         )
 
     async def start(self) -> None:
         """Bring everything up; on failure nothing stays up. ``ConfigError`` for what an operator can mend."""
-        for warning in (*self.options.warnings, *self.graph.warnings):
+        for warning in (*self.options.warnings, *self.current.graph.warnings):
             log.warning("%s", warning)
         try:
-            self.discovery.load()
+            self.current.discovery.load()
             await self.admin.start()
             await self.health_server.start()
             await self.server.start()
-            self.scraper.start()
-            self.discovery.start()
+            self.current.scraper.start()
+            self.current.discovery.start()
         except BaseException:
             await self.stop()
             raise
+        if self.options.config_file and self.options.watch_config:
+            self.reloader.watch(self.options.config_file)
         self.health.set(ENDPOINTS_KNOWN, holds=True)
         log.info(
             "serving pool %s: ext_proc on %s, health on port %d, metrics on port %d, %d endpoints",
@@ -233,42 +257,18 @@ class Picker:
 
     async def stop(self) -> None:
         """End every part. Safe in any state."""
+        await self.reloader.stop()
         await self.server.stop()
-        await self.discovery.stop()
-        self.scraper.stop()
+        await self.current.discovery.stop()
+        self.current.scraper.stop()
         await self.health_server.stop()
         await self.admin.stop()
 
 
-def read_config(options: EppOptions) -> bytes | str:
+def read_config(options: EppOptions) -> bytes:
     """The configuration's text; empty for the built-in default. ``ConfigError`` names the flag."""
     if not options.config_file:
-        return options.config_text
+        return options.config_text.encode("utf-8", "surrogateescape")
     return read_regular_file(
         options.config_file, MAX_CONFIG_BYTES, path=f"--config-file {options.config_file}"
     )
-
-
-def discovery_of(graph: PluginGraph, endpoints_file: str, handle: Handle) -> EndpointDiscovery:
-    """What supplies the endpoints: the configuration's discovery, else ``--endpoints-file``, watched.
-
-    ``ConfigError`` when nothing does, or both.
-    """
-    if endpoints_file:
-        if graph.discovery is not None:
-            raise ConfigError("excludes dataLayer.discovery of the configuration", path="--endpoints-file")
-        name = TypedName("file-discovery", "--endpoints-file")
-        return FileDiscovery(name, FileDiscoveryParams(path=endpoints_file, watch_file=True), handle)
-    if graph.discovery is None:
-        raise ConfigError(
-            "nothing tells the picker its endpoints: name an endpoints file with --endpoints-file, or add a "
-            "plugin of type file-discovery to the configuration and refer to it here",
-            path="dataLayer.discovery",
-        )
-    return graph.discovery
-
-
-def prefix_indexes(graph: PluginGraph) -> list[PrefixIndex]:
-    """The plugins that keep a prefix index."""
-    found: list[Any] = [plugin for plugin in graph.instances.values() if hasattr(plugin, "indexed_blocks")]
-    return found

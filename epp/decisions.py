@@ -37,6 +37,8 @@ class DecisionRecord(msgspec.Struct):
     prompt_bytes: int
     duration_s: float
     """Time from the complete body to the decision."""
+    config: str = ""
+    """Revision of the configuration that decided."""
     result: SchedulingResult | None = None
     error: str = ""
     matched_blocks: float = 0.0
@@ -105,6 +107,7 @@ def _plain(record: DecisionRecord) -> dict[str, Any]:
         "priority": record.priority,
         "fairnessId": record.fairness_id,
         "promptBytes": record.prompt_bytes,
+        "config": record.config,
         "durationMs": round(record.duration_s * 1000, 4),
         "prefix": {
             "matchedBlocks": record.matched_blocks,

@@ -75,7 +75,10 @@ class Director:
         clock: Clock,
         *,
         use_subset: bool = True,
+        revision: str = "",
     ) -> None:
+        self.revision = revision
+        """Names the configuration that decides here."""
         self.table = table
         self.graph = graph
         self._metrics = metrics

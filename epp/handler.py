@@ -177,6 +177,7 @@ class PickerExchange:
             fairness_id=request.fairness_id,
             prompt_bytes=len(request.parsed.prompt_text),
             duration_s=duration,
+            config=self._director.revision,
         )
         if admitted is not None:
             record.result = admitted.result

@@ -72,6 +72,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("endpoint-target-ports", Kind.LIST, "", "ports of selected pods; refused, see --endpoint-selector"),
     Flag("config-file", Kind.TEXT, "", "file with the EndpointPickerConfig; neither = built-in default"),
     Flag("config-text", Kind.TEXT, "", "the EndpointPickerConfig itself"),
+    Flag("watch-config", Kind.SWITCH, "true", "take a changed --config-file without a restart"),
     Flag("endpoints-file", Kind.TEXT, "", "file with the endpoints, watched; instead of dataLayer.discovery"),
     Flag("allow-experimental-plugins", Kind.SWITCH, "false", "accept plugins of Alpha stability"),
     Flag("ha-enable-leader-election", Kind.SWITCH, "false", "leader election; refused, not in this build"),
@@ -133,6 +134,7 @@ class EppOptions:
     pool_name: str = "epp"
     config_file: str = ""
     config_text: str = ""
+    watch_config: bool = True
     endpoints_file: str = ""
     allow_experimental_plugins: bool = False
     drain_timeout: float = 30.0

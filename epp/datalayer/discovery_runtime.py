@@ -46,6 +46,10 @@ class DiscoveryRuntime:
         self.problems: list[str] = []
         """What the last reading complained about, at most ``MAX_PROBLEMS``."""
 
+    def observe_with(self, observers: Sequence[EndpointObserver]) -> None:
+        """Tell these of changes from now on, instead of those before."""
+        self._observers = list(observers)
+
     def load(self) -> None:
         """Fill the table for the first time. Blocks; ``ConfigError`` when there is nothing usable."""
         self._apply(self._discovery.load())

@@ -47,18 +47,19 @@ class PluginTimings:
 
     def __init__(self, family: Family[Histogram]) -> None:
         self._family = family
-        self._pending: list[tuple[list[float], Histogram]] = []
+        self._pending: dict[tuple[str, TypedName], tuple[list[float], Histogram]] = {}
 
     def recorder(self, point: str, plugin: object) -> Callable[[float], None]:
         """What to call with the seconds each call of ``plugin`` at the extension point ``point`` took."""
         name: TypedName = plugin.name  # type: ignore[attr-defined]  # every plugin has one
-        pending: list[float] = []
-        self._pending.append((pending, self._family.child(point, name.type, name.name)))
-        return pending.append
+        found = self._pending.get((point, name))
+        if found is None:
+            found = self._pending[point, name] = ([], self._family.child(point, name.type, name.name))
+        return found[0].append
 
     def fold(self) -> None:
         """Empty the lists into the histograms."""
-        for pending, histogram in self._pending:
+        for pending, histogram in self._pending.values():
             if pending:
                 histogram.observe_all(pending)
                 pending.clear()

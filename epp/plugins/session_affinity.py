@@ -118,6 +118,10 @@ class SessionMap:
     def __len__(self) -> int:
         return len(self._pins)
 
+    def take_over(self, other: SessionMap) -> None:
+        """Share the sessions of another map; both see what becomes of them."""
+        self._pins = other._pins
+
     def get(self, session: str) -> str | None:
         """The endpoint id of a session that has not ended."""
         pin = self._pins.get(session)
@@ -168,6 +172,11 @@ class SessionAffinity:
             self._sources = [(s.header.lower(), s.key() if s.attribute else None) for s in config.sources]
         self.consumes: Sequence[DataKey[Any]] = [key for _, key in self._sources if key is not None]
         self.warnings = _unused(params)
+
+    def inherit(self, predecessor: SessionAffinity) -> None:
+        """Keep the sessions of the plugin before on their endpoints."""
+        if self._sessions is not None and predecessor._sessions is not None:
+            self._sessions.take_over(predecessor._sessions)
 
     def pinned(self, request: InferenceRequest) -> Endpoint | None:
         """The endpoint the request's session is on, if it is there."""

@@ -71,6 +71,9 @@ class Process:
         self.limits.append(limit)
         return {"total": 0}
 
+    async def reload(self) -> list[str]:
+        return [self.reason] if self.reason else []
+
     def pages(self) -> AdminPages:
         plugins = {plugin.name.name: plugin for plugin in (Dumping(), Failing(), Silent())}
         return AdminPages(
@@ -81,6 +84,7 @@ class Process:
             endpoints=self.endpoints,
             plugins=lambda: plugins,
             config=lambda: {"warnings": ["w"]},
+            reload=self.reload,
             not_ready=lambda: self.reason,
         )
 
@@ -184,6 +188,7 @@ async def test_the_root_lists_the_pages_and_other_paths_are_unknown(get: Get):
         "/debug/endpoints?limit=1000",
         "/debug/plugins/state",
         "/debug/config",
+        "/debug/reload",
     ]
     assert (await get("/debug/pprof"))[0] == 404
 
@@ -268,3 +273,15 @@ async def test_stopping_closes_the_port_and_leaves_no_task(process: Process):
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
     assert asyncio.all_tasks() == before
+
+
+async def test_a_reload_answers_with_what_is_wrong(process: Process, server: AdminServer):
+    async with aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{server.port}/debug/reload"
+        async with session.post(url) as answer:
+            assert (answer.status, await answer.json()) == (200, {"refused": []})
+        process.reason = "plugins[0].type: unknown"
+        async with session.post(url) as answer:
+            assert (answer.status, await answer.json()) == (400, {"refused": ["plugins[0].type: unknown"]})
+        async with session.get(url) as answer:
+            assert answer.status == 405

@@ -16,15 +16,14 @@ system and on parsing; the runtime calls ``poll`` off the event loop. They are n
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import msgspec
 import yaml
 
 from dataplane.errors import ConfigError, did_you_mean
-from dataplane.files import read_regular_file
+from dataplane.files import FileSignature, read_regular_file
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import MAX_ENDPOINTS, EndpointSpec
@@ -49,25 +48,6 @@ class FileDiscoveryParams(PluginParams, frozen=True):
     """Whether to apply later changes of the file."""
 
 
-class Signature(NamedTuple):
-    """What tells two states of the file apart; all zero when there is no file."""
-
-    real_path: str = ""
-    inode: int = 0
-    size: int = 0
-    mtime_ns: int = 0
-
-    @classmethod
-    def of(cls, path: str) -> Signature:
-        """The file as it is."""
-        try:
-            real_path = os.path.realpath(path)
-            stat = os.stat(real_path)
-        except OSError:
-            return cls()
-        return cls(real_path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
-
-
 class FileDiscovery:
     """Reads the file at the start, and again when it has changed."""
 
@@ -79,13 +59,13 @@ class FileDiscovery:
         self.name = name
         self._path = params.path
         self._watch = params.watch_file
-        self._applied = Signature()
-        self._seen = Signature()
+        self._applied = FileSignature()
+        self._seen = FileSignature()
         self._endpoints: list[EndpointSpec] = []
 
     def load(self) -> DiscoveredSet:
         """The set in the file. ``ConfigError`` when there is nothing usable in it."""
-        self._applied = self._seen = Signature.of(self._path)
+        self._applied = self._seen = FileSignature.of(self._path)
         found = read_endpoints(self._path)
         if not found.endpoints:
             listed = found.problems or ["endpoints: the list is empty"]
@@ -97,7 +77,7 @@ class FileDiscovery:
         """A new set if the file has changed and settled, else None."""
         if not self._watch:
             return None
-        before, self._seen = self._seen, Signature.of(self._path)
+        before, self._seen = self._seen, FileSignature.of(self._path)
         if self._seen == self._applied or self._seen != before:
             return None
         try:
@@ -105,7 +85,7 @@ class FileDiscovery:
         except ConfigError as error:
             self._applied = self._seen
             return self._keep([str(error)])
-        if Signature.of(self._path) != self._seen:
+        if FileSignature.of(self._path) != self._seen:
             return None  # written while it was read
         self._applied = self._seen
         if not found.endpoints and found.problems:

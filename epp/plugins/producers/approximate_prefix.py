@@ -90,6 +90,9 @@ class ApproximatePrefixProducer:
 
     info: ClassVar = PluginInfo("approx-prefix-cache-producer", ApproximatePrefixParams)
     consumes: Sequence[DataKey[Any]] = (TOKENIZED_PROMPT,)
+    index: ApproximateIndex
+    block_tokens: int
+    _misses: dict[tuple[int, int], int]
 
     def __init__(self, name: TypedName, params: ApproximatePrefixParams, handle: Handle) -> None:
         self.name = name
@@ -103,6 +106,13 @@ class ApproximatePrefixProducer:
         self._key = produced_by(PREFIX_MATCH, name.name)
         self._prompt: DataKey[_Prompt] = DataKey("PrefixBlocks", name.name)
         self.produces: Sequence[DataKey[Any]] = (self._key,)
+
+    def inherit(self, predecessor: ApproximatePrefixProducer) -> None:
+        """Go on with the index of the producer before, if the blocks are cut alike."""
+        follows_engines = self._params.auto_tune and predecessor._params.auto_tune
+        if follows_engines or predecessor.block_tokens == self.block_tokens:
+            self._use_blocks_of(predecessor.block_tokens)
+            self.index, self._misses = predecessor.index, predecessor._misses
 
     @property
     def indexed_blocks(self) -> int:
@@ -217,7 +227,7 @@ class ApproximatePrefixProducer:
         """Start an index over blocks of this size: keys of other blocks would never match."""
         self.index = ApproximateIndex()
         self.block_tokens = tokens
-        self._misses: dict[tuple[int, int], int] = {}
+        self._misses = {}
         params = self._params
         if params.max_prefix_tokens_to_match:
             self._max_blocks = params.max_prefix_tokens_to_match // tokens

@@ -67,6 +67,12 @@ class NoHitLruScorer:
             if value
         ]
 
+    def inherit(self, predecessor: NoHitLruScorer) -> None:
+        """Go on with the order of use of the scorer before."""
+        self._uses = predecessor._uses
+        self._used_at, self._order = predecessor._used_at.copy(), predecessor._order.copy()
+        self._version = predecessor._version
+
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """0.5 each for a prompt somebody holds, else 1.0 down to 0.0 by last use."""
         count = len(candidates)

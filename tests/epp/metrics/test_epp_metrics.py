@@ -80,7 +80,8 @@ def test_every_metric_is_documented_with_its_kind_and_labels(metrics: EppMetrics
 def test_every_metric_of_the_transport_is_documented():
     described = TransportCollector(TransportMetrics()).collect()
     exposed = {f"{family.name}{'_total' * (family.type == 'counter')} {family.type}" for family in described}
-    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| `pointsman_")]
+    lines = PAGE.read_text().splitlines()
+    rows = [line.split("|") for line in lines if line.startswith("| `pointsman_extproc_")]
     assert {f"{row[1].strip(' `')} {row[2].strip()}" for row in rows} == exposed
 
 

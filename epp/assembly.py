@@ -1,0 +1,164 @@
+"""Everything that depends on one configuration, and the step from one configuration to the next.
+
+An assembly is a plugin graph with the director that runs it and the loops it asks for. A running picker has
+one current assembly; a new one is built aside from the current one and only then takes its place. What the
+new configuration leaves as it is (endpoints and their measurements always, the scraper when the data sources
+are the same, discovery when its plugin is) goes on undisturbed; plugins of the same type and name hand what
+they have learnt to their successors. Requests that are under way keep the director they began with.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from dataplane.clock import SYSTEM_CLOCK
+from dataplane.config.epp import EndpointPickerConfig
+from dataplane.errors import ConfigError
+from dataplane.plugin.base import Plugin, TypedName
+from epp.datalayer.discovery_runtime import DiscoveryRuntime
+from epp.datalayer.scraper import Scraper
+from epp.director import Director
+from epp.graph import PluginGraph
+from epp.interfaces.data_layer import EndpointDiscovery
+from epp.interfaces.handle import Handle
+from epp.interfaces.request_control import EndpointObserver
+from epp.metrics import EppMetrics, PrefixIndex
+from epp.options import EppOptions
+from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Heir(Protocol):
+    """A plugin that can take over what its predecessor of the same type and name has learnt."""
+
+    def inherit(self, predecessor: Any) -> None:
+        """Take what still holds under the own parameters. Must leave the predecessor usable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The parts of one configuration."""
+
+    graph: PluginGraph
+    revision: str
+    """Names the configuration's text."""
+    director: Director
+    scraper: Scraper
+    discovery: DiscoveryRuntime
+
+
+class Assembler:
+    """Builds assemblies for one picker."""
+
+    def __init__(self, options: EppOptions, handle: Handle, metrics: EppMetrics) -> None:
+        self._options = options
+        self._handle = handle
+        self._metrics = metrics
+
+    def assemble(self, graph: PluginGraph, revision: str, current: Assembly | None) -> Assembly:
+        """A new assembly, nothing of which runs yet. ``ConfigError`` when the graph cannot be run."""
+        options, table = self._options, self._handle.table
+        scraper = current.scraper if current is not None and _same_sources(graph, current.graph) else None
+        discovery = (
+            current.discovery if current is not None and self._same_discovery(graph, current) else None
+        )
+        if scraper is None:
+            scraper = Scraper(
+                table,
+                [source for source, _ in graph.sources],
+                self._metrics,
+                base_interval_s=options.refresh_metrics_interval,
+                staleness_s=options.metrics_staleness_threshold,
+            )
+        if discovery is None:
+            discovery = DiscoveryRuntime(self._discovery_of(graph), table, ())
+        director = Director(
+            table,
+            graph,
+            self._metrics,
+            SYSTEM_CLOCK,
+            use_subset=not options.disable_endpoint_subset_filter,
+            revision=revision,
+        )
+        return Assembly(graph, revision, director, scraper, discovery)
+
+    def connect(self, assembly: Assembly) -> None:
+        """Make the assembly's parts the ones that hear of endpoints and are shown in metrics."""
+        observers: list[EndpointObserver] = [
+            assembly.scraper,
+            self._metrics,
+            *assembly.graph.endpoint_observers,
+        ]
+        assembly.discovery.observe_with(observers)
+        self._metrics.watch_prefix_indexes(prefix_indexes(assembly.graph))
+
+    def _same_discovery(self, graph: PluginGraph, current: Assembly) -> bool:
+        if self._options.endpoints_file:
+            return graph.discovery is None
+        old, new = current.graph.discovery, graph.discovery
+        return old is not None and new is not None and _same(old, current.graph, new, graph)
+
+    def _discovery_of(self, graph: PluginGraph) -> EndpointDiscovery:
+        """The configuration's discovery, else ``--endpoints-file``; ``ConfigError`` if neither or both."""
+        endpoints_file = self._options.endpoints_file
+        if endpoints_file:
+            if graph.discovery is not None:
+                raise ConfigError(
+                    "excludes dataLayer.discovery of the configuration", path="--endpoints-file"
+                )
+            name = TypedName("file-discovery", "--endpoints-file")
+            params = FileDiscoveryParams(path=endpoints_file, watch_file=True)
+            return FileDiscovery(name, params, self._handle)
+        if graph.discovery is None:
+            raise ConfigError(
+                "nothing tells the picker its endpoints: name an endpoints file with --endpoints-file, or "
+                "add a plugin of type file-discovery to the configuration and refer to it here",
+                path="dataLayer.discovery",
+            )
+        return graph.discovery
+
+
+def bequeath(old: PluginGraph, new: PluginGraph) -> None:
+    """Let each new plugin take over from its predecessor of the same type and name."""
+    for name, plugin in new.instances.items():
+        predecessor = old.instances.get(name)
+        if predecessor is not None and predecessor.name == plugin.name and isinstance(plugin, Heir):
+            try:
+                plugin.inherit(predecessor)
+            except Exception:  # what was learnt is a help, not a condition: the plugin starts afresh
+                log.exception("plugin %s could not take over from its predecessor", plugin.name)
+
+
+def prefix_indexes(graph: PluginGraph) -> list[PrefixIndex]:
+    """The plugins that keep a prefix index."""
+    found: list[Any] = [plugin for plugin in graph.instances.values() if hasattr(plugin, "indexed_blocks")]
+    return found
+
+
+def _same_sources(new: PluginGraph, old: PluginGraph) -> bool:
+    """Whether both graphs read the same from the endpoints."""
+    return len(new.sources) == len(old.sources) and all(
+        _same(old_source, old, new_source, new)
+        and len(old_extractors) == len(new_extractors)
+        and all(_same(a, old, b, new) for a, b in zip(old_extractors, new_extractors, strict=True))
+        for (old_source, old_extractors), (new_source, new_extractors) in zip(
+            old.sources, new.sources, strict=True
+        )
+    )
+
+
+def _same(old: Any, old_graph: PluginGraph, new: Any, new_graph: PluginGraph) -> bool:
+    """Whether two plugins have the same type, name and parameters."""
+    return bool(old.name == new.name) and _parameters(old_graph.config, old) == _parameters(
+        new_graph.config, new
+    )
+
+
+def _parameters(config: EndpointPickerConfig, plugin: Plugin) -> Any:
+    """The configured parameters; None for a plugin that was created by default."""
+    return next((spec.parameters for spec in config.plugins if spec.name == plugin.name.name), None)

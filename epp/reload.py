@@ -1,0 +1,131 @@
+"""Follows the configuration file: a changed file becomes the running configuration, or changes nothing.
+
+One reload at a time reads the text, hands it to ``apply`` and remembers how it went. ``apply`` either puts
+the new configuration in place completely or raises; then the running one stays, and the reason is kept for
+the admin page, the metrics and the log until a reload succeeds. A text that is already running is not
+applied again, so touching the file costs nothing.
+
+The file is looked at once in ``POLL_S`` and must look the same in two looks before it is read, so that a
+half-written file is left alone. SIGHUP and the admin page reload at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from dataplane.config.problems import ConfigErrors
+from dataplane.errors import ConfigError
+from dataplane.files import FileSignature
+from dataplane.observability.exposition import MetricSet
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.25
+MAX_PROBLEMS: Final = 50
+"""Mistakes of a refused text that are kept and logged."""
+
+PREFIX: Final = "pointsman_epp_config_"
+
+
+def revision_of(text: bytes) -> str:
+    """A short name for a configuration's text."""
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+class Reloader:
+    """Keeps the running configuration equal to the text it is given."""
+
+    def __init__(
+        self,
+        read: Callable[[], bytes],
+        apply: Callable[[bytes, str], Awaitable[None]],
+        revision: str,
+        metrics: MetricSet,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._read = read
+        self._apply = apply
+        self._wall_clock = wall_clock
+        self._lock = asyncio.Lock()
+        self._watcher: asyncio.Task[None] | None = None
+        self.revision = revision
+        self.applied_at = wall_clock()
+        self.problems: list[str] = []
+        """Why the last text was refused; empty when it was applied."""
+        self._outcomes = metrics.counter(
+            PREFIX + "reloads_total", "Reloads of the configuration by outcome.", ("outcome",)
+        )
+        metrics.computed(
+            PREFIX + "last_reload_successful",
+            "1 unless the newest text of the configuration was refused.",
+            (),
+            lambda: [((), 0 if self.problems else 1)],
+        )
+        metrics.computed(
+            PREFIX + "applied_timestamp_seconds",
+            "When the running configuration was applied.",
+            (),
+            lambda: [((), self.applied_at)],
+        )
+
+    async def reload(self) -> list[str]:
+        """Read and apply. Returns the problems: empty when the text runs now, or ran already."""
+        async with self._lock:
+            try:
+                text = await asyncio.to_thread(self._read)
+                revision = revision_of(text)
+                if revision == self.revision:
+                    self._done("unchanged", [])
+                    return []
+                await self._apply(text, revision)
+            except ConfigErrors as errors:
+                return self._done("refused", [str(error) for error in errors.errors])
+            except ConfigError as error:
+                return self._done("refused", [str(error)])
+            except Exception as error:  # a defect of ours must not cost the running configuration
+                log.exception("a reload failed")
+                return self._done("failed", [f"internal error: {error}"])
+            self.revision, self.applied_at = revision, self._wall_clock()
+            log.info("configuration %s is running", revision)
+            return self._done("applied", [])
+
+    def watch(self, file: str) -> None:
+        """Reload whenever the file has changed, on the running event loop."""
+        self._watcher = asyncio.get_running_loop().create_task(self._watch(file), name="config-watch")
+
+    async def stop(self) -> None:
+        """Watch no longer."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+            self._watcher = None
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-able: what runs since when, and what is wrong with the newest text."""
+        return {"revision": self.revision, "appliedAt": self.applied_at, "refused": self.problems}
+
+    async def _watch(self, file: str) -> None:
+        applied = seen = FileSignature.of(file)
+        while True:
+            await asyncio.sleep(POLL_S)
+            before, seen = seen, FileSignature.of(file)
+            if seen != applied and seen == before:
+                applied = seen
+                await self.reload()
+
+    def _done(self, outcome: str, problems: list[str]) -> list[str]:
+        self._outcomes.child(outcome).value += 1
+        self.problems = problems[:MAX_PROBLEMS]
+        for problem in self.problems:
+            log.error(
+                "the new configuration is refused, the running one (%s) stays: %s", self.revision, problem
+            )
+        return self.problems

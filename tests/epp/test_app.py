@@ -1,0 +1,186 @@
+"""A whole picker in one process: it starts, takes new configurations while requests run, and stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dataplane.errors import ConfigError
+from dataplane.extproc.events import Proceed
+from dataplane.extproc.exchange import Ending, HttpRequest
+from dataplane.headers import Headers
+from epp.app import Picker
+from epp.handler import PickerExchange
+from epp.options import EppOptions
+from epp.plugins.producers.approximate_prefix import ApproximatePrefixProducer
+from tests.support.request_path import destination
+
+CONFIG = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: queue-scorer
+- type: prefix-cache-scorer
+- type: file-discovery
+  parameters: {{path: {endpoints}, watchFile: true}}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {{pluginRef: queue-scorer, weight: {queue}}}
+  - {{pluginRef: prefix-cache-scorer, weight: 3}}
+dataLayer:
+  discovery: {{pluginRef: file-discovery}}
+"""
+
+
+def write_endpoints(file: Path, *ports: int) -> None:
+    listed = [{"name": f"e{port}", "address": "127.0.0.1", "port": str(port)} for port in ports]
+    file.write_text(json.dumps({"endpoints": listed}))
+
+
+class Site:
+    """A picker's files, and the picker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.endpoints = folder / "endpoints.yaml"
+        self.config = folder / "config.yaml"
+        write_endpoints(self.endpoints, 1, 2, 3)
+        self.write(queue=2)
+        self.picker = Picker(
+            EppOptions(
+                grpc_port=0,
+                grpc_health_port=0,
+                metrics_port=0,
+                host="127.0.0.1",
+                metrics_host="127.0.0.1",
+                secure_serving=False,
+                config_file=str(self.config),
+                watch_config=False,
+            )
+        )
+
+    def write(self, queue: object, endpoints: Path | None = None) -> None:
+        self.config.write_text(CONFIG.format(endpoints=endpoints or self.endpoints, queue=queue))
+
+    def ask(self, content: str = "word " * 400) -> tuple[PickerExchange, str]:
+        body = {"model": "m", "messages": [{"role": "user", "content": content}]}
+        fields = Headers.of([(":path", "/v1/chat/completions"), (":method", "POST"), ("x-request-id", "r")])
+        exchange = self.picker.handler.open()
+        answer = exchange.on_request(HttpRequest(fields, json.dumps(body).encode(), None), lambda _: None)
+        assert isinstance(answer, Proceed)
+        return exchange, destination(answer)
+
+    def weights(self) -> dict[str, float]:
+        """Weights the newest decision was made with; it names the running configuration."""
+        (decision,) = self.picker.decisions.recent(1)
+        assert decision["config"] == self.picker.reloader.revision
+        scores = decision["profiles"]["default"]["candidates"][0]["scores"]
+        return {name: part["weight"] for name, part in scores.items()}
+
+    def index(self) -> object:
+        plugin = self.picker.current.graph.instances["approx-prefix-cache-producer"]
+        assert isinstance(plugin, ApproximatePrefixProducer)
+        return plugin.index
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """A running picker over three endpoints that do not answer."""
+    site = Site(tmp_path)
+    await site.picker.start()
+    yield site
+    await site.picker.stop()
+
+
+async def test_a_new_weight_is_used_by_the_next_request_and_nothing_learnt_is_lost(site: Site) -> None:
+    picker = site.picker
+    first, chosen = site.ask()
+    assert site.weights() == {"queue-scorer": 2.0, "prefix-cache-scorer": 3.0}
+    before, index = picker.current, site.index()
+    site.write(queue=0.5)
+    assert await picker.reloader.reload() == []
+    assert picker.current is not before
+    assert (picker.current.scraper, picker.current.discovery) == (before.scraper, before.discovery)
+    assert site.index() is index
+    second, again = site.ask()
+    assert again == chosen
+    assert site.weights() == {"queue-scorer": 0.5, "prefix-cache-scorer": 3.0}
+    assert picker.table.inflight.sum() == 2
+    first.on_end(Ending.NATURAL)
+    second.on_end(Ending.NATURAL)
+    assert picker.table.inflight.sum() == 0
+    assert picker.table.unseen.sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("queue", "problem"),
+    [
+        ("-1", "schedulingProfiles[0].plugins[0].weight"),
+        ("[", "line"),
+        ("1, pluginReff: x", "schedulingProfiles[0].plugins[0].pluginReff"),
+    ],
+)
+async def test_a_broken_file_changes_nothing_and_says_where(site: Site, queue: str, problem: str) -> None:
+    picker = site.picker
+    before = picker.current
+    site.write(queue=queue)
+    problems = await picker.reloader.reload()
+    assert problem in problems[0]
+    assert picker.current is before
+    assert picker.handler.director is before.director
+    site.ask()[0].on_end(Ending.NATURAL)
+    assert site.weights() == {"queue-scorer": 2.0, "prefix-cache-scorer": 3.0}
+
+
+async def test_another_endpoints_file_takes_the_place_of_the_first(site: Site, tmp_path: Path) -> None:
+    picker = site.picker
+    running, _ = site.ask()
+    other = tmp_path / "other.yaml"
+    write_endpoints(other, 3, 4)
+    before = picker.current
+    site.write(queue=2, endpoints=other)
+    assert await picker.reloader.reload() == []
+    assert picker.current.discovery is not before.discovery
+    assert sorted(e.key for e in picker.table.all().endpoints) == ["127.0.0.1:3", "127.0.0.1:4"]
+    running.on_end(Ending.NATURAL)
+    assert picker.table.inflight.sum() == 0
+
+
+async def test_an_endpoints_file_that_is_not_there_is_refused(site: Site, tmp_path: Path) -> None:
+    picker = site.picker
+    before = picker.current
+    site.write(queue=2, endpoints=tmp_path / "nowhere.yaml")
+    (problem,) = await picker.reloader.reload()
+    assert "nowhere.yaml" in problem
+    assert picker.current is before
+    assert len(picker.table) == 3
+    write_endpoints(site.endpoints, 1)
+    found = before.discovery._discovery.load()
+    assert [spec.port for spec in found.endpoints] == [1]
+
+
+async def test_endpoints_can_be_given_by_flag_alone(tmp_path: Path) -> None:
+    file = tmp_path / "endpoints.yaml"
+    write_endpoints(file, 1, 2)
+    options = {"grpc_port": 0, "grpc_health_port": 0, "metrics_port": 0, "host": "127.0.0.1"}
+    picker = Picker(EppOptions(**options, endpoints_file=str(file), secure_serving=False))
+    await picker.start()
+    assert len(picker.table) == 2
+    assert picker.health.is_ready
+    await picker.stop()
+
+
+def test_without_any_endpoints_the_way_out_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"^dataLayer\.discovery: nothing tells the picker its endpoints"):
+        Picker(EppOptions())
+
+
+def test_endpoints_from_two_places_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "endpoints.yaml"
+    write_endpoints(file, 1)
+    text = CONFIG.format(endpoints=file, queue=1)
+    with pytest.raises(ConfigError, match=r"^--endpoints-file: excludes"):
+        Picker(EppOptions(config_text=text, endpoints_file=str(file)))
