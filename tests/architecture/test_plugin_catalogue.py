@@ -47,8 +47,31 @@ def test_every_page_names_the_plugins_parameters():
     assert silent == {}
 
 
+def index() -> dict[str, str]:
+    """Type -> heading it is listed under in the index of plugins."""
+    found = {}
+    for section in re.split(r"^## ", (ROOT / "docs/plugins/README.md").read_text(), flags=re.MULTILINE)[1:]:
+        for kind, page in re.findall(r"^- \[(.+?)\]\((.+?)\): \S", section, flags=re.MULTILINE):
+            found[kind] = section.partition("\n")[0] if page == f"{kind}.md" else f"wrong link {page}"
+    return found
+
+
+def test_index_lists_every_plugin_under_its_kind_and_no_other():
+    kinds = {kind: location.split(".")[2] for kind, location in catalogue().items()}
+    wanted = {kind: folder.replace("_", " ").capitalize() for kind, folder in kinds.items()}
+    listed = index()
+    assert {kind: heading for kind, heading in wanted.items() if kind not in listed} == {}
+    assert {kind: heading for kind, heading in listed.items() if wanted.get(kind) != heading} == {}
+
+
+def test_index_is_sorted_by_type_within_a_kind():
+    listed = list(index().items())
+    headings = list(dict.fromkeys(heading for _, heading in listed))
+    assert listed == sorted(listed, key=lambda item: (headings.index(item[1]), item[0]))
+
+
 def test_every_page_belongs_to_a_plugin():
-    pages = {page.stem for page in (ROOT / "docs/plugins").glob("*.md")} - {"index"}
+    pages = {page.stem for page in (ROOT / "docs/plugins").glob("*.md")} - {"README"}
     assert pages - set(catalogue()) == set()
 
 
