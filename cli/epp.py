@@ -26,8 +26,12 @@ def add_parser(subparsers: Subparsers) -> None:
         text = argparse.SUPPRESS if flag.removed else f"{flag.help}{default}"
         parser.add_argument(f"--{flag.name}", metavar=str(flag.kind).upper(), help=text.replace("%", "%%"))
 
+    parser.epilog = "'pointsman epp validate FILE...' checks configurations without running anything."
+
     def hand_on(args: Sequence[str] | None, _: object = None) -> tuple[argparse.Namespace, list[str]]:
         words = list(args or ())
+        if words[:1] == ["validate"]:
+            return argparse.Namespace(run=run_validate, **vars(validate_parser().parse_args(words[1:]))), []
         if any(word in {"-h", "--help"} for word in words):
             show_help(parser)
         return argparse.Namespace(run=run, words=words), []
@@ -39,6 +43,32 @@ def show_help(parser: Parser) -> None:
     """Print the help and end the program."""
     parser.print_help()
     raise SystemExit(0)
+
+
+def validate_parser() -> Parser:
+    """Arguments of `pointsman epp validate`."""
+    parser = Parser(
+        prog="pointsman epp validate",
+        description="Check EndpointPickerConfig files as a start would, all mistakes at once; open nothing.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON")
+    parser.add_argument("--show-defaults", action="store_true", help="print what each file comes to")
+    parser.add_argument(
+        "--allow-experimental-plugins", action="store_true", help="accept plugins of Alpha stability"
+    )
+    return parser
+
+
+def run_validate(args: argparse.Namespace) -> int:
+    """Check the files; return 0 when all are accepted, else 1."""
+    from epp.validate import validate  # the help needs none of what checking needs
+
+    return validate(
+        args.files,
+        sys.stdout,
+        show_defaults=args.show_defaults,
+        allow_experimental=args.allow_experimental_plugins,
+    )
 
 
 def run(args: argparse.Namespace) -> int:

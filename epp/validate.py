@@ -1,0 +1,89 @@
+"""``pointsman epp validate``: whether a configuration would be accepted, and what it comes to.
+
+Builds the plugin graph over an empty endpoint table exactly as a start or a reload does, but opens nothing:
+no port, no connection, and no endpoints file. All mistakes of a file are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TextIO
+
+import yaml
+
+from dataplane.config.problems import ConfigErrors
+from dataplane.errors import ConfigError
+from dataplane.files import read_regular_file
+from epp.graph import PluginGraph, load_graph
+from epp.interfaces.endpoint import EndpointTable
+from epp.interfaces.handle import Handle
+
+MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
+VALID: Final = 0
+INVALID: Final = 1
+
+
+def validate(
+    files: Sequence[str], out: TextIO, *, show_defaults: bool = False, allow_experimental: bool = False
+) -> int:
+    """Check each file and say what was found. Returns 0 when all are accepted, else 1."""
+    outcome = VALID
+    for name in files:
+        try:
+            text = read_regular_file(name, MAX_CONFIG_BYTES, path="")
+            graph = load_graph(text, Handle(EndpointTable()), allow_experimental=allow_experimental)
+        except ConfigErrors as errors:
+            outcome = INVALID
+            out.writelines(f"{name}: error: {error}\n" for error in errors.errors)
+            continue
+        except ConfigError as error:
+            outcome = INVALID
+            out.write(f"{name}: error: {error}\n")
+            continue
+        out.writelines(f"{name}: warning: {warning}\n" for warning in graph.warnings)
+        out.write(f"{name}: ok\n")
+        if show_defaults:
+            out.write(yaml.safe_dump(effective(graph), sort_keys=False))
+    return outcome
+
+
+def effective(graph: PluginGraph) -> dict[str, Any]:
+    """What a graph consists of once every default is filled in, in the order in which it runs."""
+    configured = {spec.name: spec for spec in graph.config.plugins}
+    return {
+        "plugins": [
+            {"name": name, "type": plugin.name.type}
+            | ({"parameters": configured[name].parameters} if _has_parameters(configured, name) else {})
+            | ({} if name in configured else {"createdByDefault": True})
+            for name, plugin in graph.instances.items()
+        ],
+        "parsers": _names(graph.parsers.parsers),
+        "dataProducers": _names(graph.producers),
+        "admitters": _names(graph.admitters),
+        "profileHandler": _name(graph.profile_handler),
+        "schedulingProfiles": [
+            {
+                "name": profile.name,
+                "filters": [name for name, _ in profile.filters],
+                "scorers": [{"name": name, "weight": weight} for name, _, weight in profile.scorers],
+                "picker": _name(profile.picker),
+            }
+            for profile in graph.profiles.values()
+        ],
+        "dataSources": [
+            {"name": _name(source), "extractors": _names(extractors)} for source, extractors in graph.sources
+        ],
+        "discovery": None if graph.discovery is None else _name(graph.discovery),
+    }
+
+
+def _has_parameters(configured: dict[str, Any], name: str) -> bool:
+    return name in configured and bool(configured[name].parameters)
+
+
+def _name(plugin: Any) -> str:
+    return str(plugin.name.name)
+
+
+def _names(plugins: Sequence[Any]) -> list[str]:
+    return [_name(plugin) for plugin in plugins]
