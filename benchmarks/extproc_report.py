@@ -156,12 +156,12 @@ def paired(
     return median(known) if known else None
 
 
-def complaints(result: ExtProcResult) -> list[str]:
-    """What is not as promised; empty when all is well."""
+def complaints(result: ExtProcResult, *, measured_only: bool = False) -> list[str]:
+    """What is not as promised; empty when all is well. What was not measured counts too, if asked."""
     found = [
         f"{one.name}: {number(one.value, 2)}, promised at most {one.limit}"
         for one in ratios(result)
-        if not one.is_met
+        if not one.is_met and not (measured_only and one.value is None)
     ]
     for one in rows(result):
         where = f"{one.scenario}, {one.variant}"

@@ -14,7 +14,8 @@ from cli.local.child import Say
 from cli.local.envoy_clusters import endpoint_assignment
 from cli.local.plan import PoolPlan
 from dataplane.errors import ConfigError
-from epp.plugins.discovery.file import Signature, read_endpoints
+from dataplane.files import FileSignature
+from epp.plugins.discovery.file import read_endpoints
 
 POLL_S = 0.2
 
@@ -35,7 +36,7 @@ class ClusterFile:
         self.endpoints: list[tuple[str, int]] = []
         self._say = say
         self._version = 0
-        self._seen = Signature()
+        self._seen = FileSignature()
 
     def write(self) -> None:
         """Write the endpoints known so far, none at first; Envoy needs the file to exist."""
@@ -46,8 +47,8 @@ class ClusterFile:
     def refresh(self) -> None:
         """Take over the simulator's file if it has changed since the last look."""
         source = str(self.pool.endpoints_file)
-        seen = Signature.of(source)
-        if seen in {self._seen, Signature()}:
+        seen = FileSignature.of(source)
+        if seen in {self._seen, FileSignature()}:
             return
         self._seen = seen
         try:

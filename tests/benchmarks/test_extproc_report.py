@@ -143,6 +143,7 @@ def test_ratio_without_one_side_is_not_met():
     options = msgspec.structs.replace(OPTIONS, servers=(Server.EPP,))
     assert {one.value for one in ratios(result(options))} == {None}
     assert any("measured" not in text and "-, promised" in text for text in complaints(result(options)))
+    assert complaints(result(options), measured_only=True) == []
 
 
 def test_no_ratio_without_the_picker():
