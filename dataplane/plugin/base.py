@@ -8,6 +8,7 @@ extension interfaces of its process. It is constructed once per configured insta
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
@@ -24,6 +25,10 @@ class Stability(StrEnum):
 
 class PluginParams(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True, kw_only=True):
     """Base of every plugin's parameters: unknown fields are refused, YAML names are camelCase."""
+
+    def references(self) -> Mapping[str, str]:
+        """Other plugin instances that are named here, which are built first: parameter path -> name."""
+        return {}
 
 
 class PluginInfo(NamedTuple):

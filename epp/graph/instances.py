@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
 
 from dataplane.config.epp import PluginSpec
 from dataplane.errors import ConfigError, did_you_mean
-from dataplane.plugin.base import PluginInfo, TypedName
+from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from dataplane.plugin.params import decode_params
 from dataplane.plugin.registry import PluginRegistry, check_stability
 from epp.interfaces.handle import Handle
@@ -29,17 +30,60 @@ class Instances:
         self._handle = handle
         self._allow_experimental = allow_experimental
         self._failed: set[str] = set()
+        self._classes: dict[str, type[Any]] = {}
+        self._configured: list[str] = []
 
     def problem(self, message: str, path: str = "") -> None:
         """Note a mistake."""
         self.problems.append(ConfigError(message, path=path))
 
     def create_all(self, plugins: Sequence[PluginSpec]) -> None:
-        """Create the configured plugins in order."""
+        """Create the configured plugins, each after those it refers to; they stay in configured order."""
+        specs: dict[str, tuple[int, PluginSpec]] = {}
         for i, spec in enumerate(plugins):
-            name = spec.name or spec.type
-            if spec.type and name not in self.by_name:
-                self.create(spec.type, name, spec.parameters, f"plugins[{i}]")
+            if spec.type:
+                specs.setdefault(spec.name or spec.type, (i, spec))
+        self._configured = list(specs)
+        for name in self._references_first(specs):
+            i, spec = specs[name]
+            self.create(spec.type, name, spec.parameters, f"plugins[{i}]")
+        for name in specs:
+            if name in self.by_name:
+                self.by_name[name] = self.by_name.pop(name)
+
+    def _references_first(self, specs: Mapping[str, tuple[int, PluginSpec]]) -> Sequence[str]:
+        """Names in an order of creation; plugins that wait for one another are noted and none is created."""
+        sorter: TopologicalSorter[str] = TopologicalSorter()
+        for name, (_, spec) in specs.items():
+            sorter.add(name, *(other for other in self._references(spec) if other in specs))
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            i = min(specs[name][0] for name in circle)
+            self.problem(f"plugins refer to one another: {' -> '.join(circle)}", f"plugins[{i}].parameters")
+            self._failed.update(specs)
+            return ()
+        places = {name: i for i, name in enumerate(specs)}
+        ordered: list[str] = []
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready(), key=places.__getitem__)
+            ordered += ready
+            sorter.done(*ready)
+        return ordered
+
+    def _references(self, spec: PluginSpec) -> Sequence[str]:
+        """Instances that a plugin's parameters name. Mistakes are for ``create`` to note."""
+        try:
+            plugin_class = self._registry.resolve(spec.type)
+        except ConfigError:
+            return ()
+        self._classes[spec.name or spec.type] = plugin_class
+        info: PluginInfo = plugin_class.info
+        if info.params.references is PluginParams.references:
+            return ()
+        params = decode_params(spec.parameters, info, "", [])
+        return () if params is None else list(params.references().values())
 
     def create(
         self, plugin_type: str, name: str, parameters: Mapping[str, Any] | None, path: str
@@ -49,6 +93,7 @@ class Instances:
         try:
             plugin_class = self._registry.resolve(plugin_type)
             info: PluginInfo = plugin_class.info
+            self._classes[name] = plugin_class
             check_stability(info, name, allow_experimental=self._allow_experimental)
         except ConfigError as error:
             self.problem(error.message, path)
@@ -57,7 +102,7 @@ class Instances:
         if info.type != plugin_type:
             self.warnings.append(f"{path}: plugin type '{plugin_type}' is deprecated; use '{info.type}'")
         params = decode_params(parameters, info, f"{path}.parameters", self.problems)
-        if len(self.problems) > found or params is None:
+        if len(self.problems) > found or params is None or not self._has_references(params, path):
             self._failed.add(name)
             return None
         handle = replace(
@@ -75,6 +120,12 @@ class Instances:
             return plugin
         self._failed.add(name)
         return None
+
+    def _has_references(self, params: PluginParams, path: str) -> bool:
+        """Whether every instance that parameters name is there; those that are not are noted."""
+        named = params.references().items()
+        found = [self.lookup(name, f"{path}.parameters.{field}") is not None for field, name in named]
+        return all(found)
 
     def default(self, plugin_type: str) -> AnyPlugin | None:
         """The instance named like its type, created with default parameters if there is none."""
@@ -101,13 +152,21 @@ class Instances:
         plugin = self.by_name.get(name)
         if plugin is None and name and name not in self._failed:
             known_type = name in self._registry
-            hint = f"; add `- type: {name}` to plugins" if known_type else did_you_mean(name, self.by_name)
+            hint = (
+                f"; add `- type: {name}` to plugins"
+                if known_type
+                else did_you_mean(name, [*self.by_name, *self._configured])
+            )
             self.problem(f"references undefined plugin '{name}'{hint}", path)
         return plugin
 
     def of(self, role: Any) -> list[AnyPlugin]:
         """Every instance that implements an interface, in order of creation."""
         return [plugin for plugin in self.by_name.values() if isinstance(plugin, role)]
+
+    def has_failed(self, role: Any) -> bool:
+        """Whether a plugin that implements an interface could not be created."""
+        return any(issubclass(self._classes[name], role) for name in self._failed & self._classes.keys())
 
     def is_known_type(self, name: str) -> bool:
         """Whether a name is a plugin type rather than an instance."""

@@ -39,6 +39,8 @@ def find_handler(profiles: Sequence[str], instances: Instances) -> ProfileHandle
         return None
     if handlers:
         handler = handlers[0]
+    elif instances.has_failed(ProfileHandler):
+        return None
     elif len(profiles) > 1:
         instances.problem("no profile handler configured, but there are several profiles", "plugins")
         return None

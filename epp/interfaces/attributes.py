@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from dataplane.plugin.base import DataKey
-from epp.interfaces.endpoint import Candidates, Floats
+from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 
 
 class TokenizedPrompt(msgspec.Struct):
@@ -36,6 +36,11 @@ class PrefixMatch(msgspec.Struct):
     block_size: int
     """Tokens in a block."""
 
+    def held_tokens(self, endpoint: Endpoint) -> int:
+        """Tokens of the prompt that an endpoint holds; 0 for one that was no candidate."""
+        held = self.matched[self.candidates.slots == endpoint.slot]
+        return int(held[0]) * self.block_size if held.size else 0
+
 
 class InflightLoad(msgspec.Struct):
     """Load already sent to each candidate, parallel to ``candidates``."""
@@ -53,6 +58,9 @@ SESSION_ID: Final[DataKey[str]] = DataKey("SessionID")
 """Names the session a request belongs to; of bounded length."""
 AGENT_IDENTITY: Final[DataKey[str]] = DataKey("agent-identity")
 """Names the agent session a request belongs to; of bounded length, and the same key whoever leaves it."""
+
+PEER_ENDPOINT: Final[DataKey[Endpoint]] = DataKey("peer-endpoint")
+"""Where an earlier stage of the request runs, for plugins that want a later one close to it."""
 
 ENGINE_METRICS: Final[DataKey[Any]] = DataKey("EngineMetrics")
 """Declared by readers of the table's measured columns; provided by any data source with an extractor."""

@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
+from dataplane.errors import RequestError
 from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.request import InferenceRequest
 
@@ -82,6 +83,10 @@ class SchedulingResult(msgspec.Struct):
 
     results: dict[str, ProfileResult]
     primary: str
+    decision: str = ""
+    """Which kind of decision it is, of a profile handler that knows several; a word to count under."""
+    left_out: Sequence[str] = ()
+    """Stages that were wanted but found no endpoint."""
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -115,6 +120,27 @@ class ProfileHandler(Protocol):
     def process(
         self, request: InferenceRequest, results: Mapping[str, ProfileResult | None]
     ) -> SchedulingResult: ...
+
+
+@runtime_checkable
+class FailureJudge(Protocol):
+    """What a profile handler may offer besides: it says what failed profiles mean for the request.
+
+    Without it a request fails when no profile succeeded, with the error of the first.
+    """
+
+    def judge(self, failures: Mapping[str, RequestError]) -> RequestError | None:
+        """The request's error, given those of at least one profile by name; None to go on without these."""
+        ...
+
+
+@runtime_checkable
+class StageDecider(Protocol):
+    """Says for a request whether a stage of its own (prefill, encode) is worth while."""
+
+    def wants_stage(self, request: InferenceRequest, endpoint: Endpoint | None) -> bool:
+        """``endpoint`` is where the request would be served without that stage; None = not known yet."""
+        ...
 
 
 @runtime_checkable

@@ -54,6 +54,11 @@ BUILTIN: Final[Mapping[str, str]] = {
     "weighted-random-picker": "epp.plugins.pickers.weighted_random:WeightedRandomPicker",
     # profile handlers
     "single-profile-handler": "epp.plugins.profile_handlers.single:SingleProfileHandler",
+    "disagg-profile-handler": "epp.plugins.profile_handlers.disaggregated:DisaggregatedProfileHandler",
+    "header-profile-handler": "epp.plugins.profile_handlers.header:HeaderProfileHandler",
+    # deciders of disaggregation
+    "always-disagg-pd-decider": "epp.plugins.deciders.always_prefill:AlwaysPrefillDecider",
+    "prefix-based-pd-decider": "epp.plugins.deciders.prefix_based:PrefixBasedDecider",
     # data layer
     "metrics-data-source": "epp.plugins.sources.model_server_metrics:ModelServerMetricsSource",
     "core-metrics-extractor": "epp.plugins.extractors.core_metrics:CoreMetricsExtractor",

@@ -13,7 +13,13 @@ from typing import Final, Protocol
 from dataplane.errors import InternalError, RequestError, ServiceUnavailableError
 from epp.interfaces.endpoint import Candidates
 from epp.interfaces.request import InferenceRequest
-from epp.interfaces.scheduling import ProfileHandler, ProfileResult, SchedulingProfile, SchedulingResult
+from epp.interfaces.scheduling import (
+    FailureJudge,
+    ProfileHandler,
+    ProfileResult,
+    SchedulingProfile,
+    SchedulingResult,
+)
 from epp.scheduling.profile import PluginTimings, Profile, recorder
 
 PROFILE_PICKER_POINT: Final = "ProfilePicker"
@@ -48,13 +54,13 @@ class Scheduler:
     def schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
         """Destination endpoints and how they were found.
 
-        ``ServiceUnavailableError`` without candidates. A profile's ``RequestError`` is the request's when no
-        profile succeeded, else the profile handler decides what a failed profile means.
+        ``ServiceUnavailableError`` without candidates. What a profile's ``RequestError`` means is for the
+        profile handler to say, if it cares to; else it is the request's when no profile succeeded.
         """
         if not len(candidates):
             raise ServiceUnavailableError("there is no endpoint to choose from")
         results: dict[str, ProfileResult | None] = {}
-        failure: RequestError | None = None
+        failures: dict[str, RequestError] = {}
         while chosen := self._next(request, results):
             for profile in chosen:
                 if profile.name in results:
@@ -63,10 +69,19 @@ class Scheduler:
                     results[profile.name] = profile.run(request, candidates)
                 except RequestError as error:
                     results[profile.name] = None
-                    failure = failure or error
-        if failure is not None and not any(results.values()):
-            raise failure
+                    failures[profile.name] = error
+        if failures:
+            self._judge(failures, succeeded=any(results.values()))
         return self._process(request, results)
+
+    def _judge(self, failures: Mapping[str, RequestError], *, succeeded: bool) -> None:
+        """Raise what failed profiles mean for the request, if they mean anything."""
+        if isinstance(self._handler, FailureJudge):
+            error = self._handler.judge(failures)
+        else:
+            error = None if succeeded else next(iter(failures.values()))
+        if error is not None:
+            raise error
 
     def _next(
         self, request: InferenceRequest, results: Mapping[str, ProfileResult | None]

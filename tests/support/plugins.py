@@ -72,6 +72,25 @@ class FussyFilter(AllFilter):
             raise ValueError("nothing to filter")
 
 
+class PairParams(PluginParams, frozen=True):
+    """The name of another plugin."""
+
+    other: str = ""
+
+    def references(self) -> Mapping[str, str]:
+        return {"other": self.other} if self.other else {}
+
+
+class PairFilter(AllFilter):
+    """A filter that refers to another plugin."""
+
+    info: ClassVar = PluginInfo("pair-filter", PairParams)
+
+    def __init__(self, name: TypedName, params: PairParams, handle: Handle) -> None:
+        super().__init__(name, params, handle)
+        self.other = handle.plugins[params.other] if params.other else None
+
+
 class ManyHandler(Base):
     """A profile handler for any number of profiles, each of which must have a short name."""
 
@@ -192,8 +211,8 @@ class Watcher(Base):
 
 
 TEST_PLUGINS = (
-    AllFilter, FilterAndScorer, AlphaFilter, FussyFilter, ManyHandler, LeftProducer, RightProducer,
-    RoundProducer, LeftFilter, TextSource, TextExtractor, Nowhere, Watcher,
+    AllFilter, FilterAndScorer, AlphaFilter, FussyFilter, PairFilter, ManyHandler, LeftProducer,
+    RightProducer, RoundProducer, LeftFilter, TextSource, TextExtractor, Nowhere, Watcher,
 )  # fmt: skip
 
 TEST_REGISTRY = REGISTRY.extended({p.info.type: f"{__name__}:{p.__name__}" for p in TEST_PLUGINS})

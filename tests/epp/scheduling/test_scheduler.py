@@ -135,6 +135,27 @@ def test_the_handler_judges_when_some_profile_succeeded():
     assert list(result.results) == ["b"]
 
 
+class Judge(InSteps):
+    """A profile handler that finds only failures of one profile serious."""
+
+    def judge(self, failures: Mapping[str, RequestError]) -> RequestError | None:
+        error = failures.get("a")
+        return None if error is None else ServiceUnavailableError(f"{len(failures)} failed: {error.message}")
+
+
+def test_a_handler_may_say_what_failures_mean():
+    full = ResourceExhaustedError("full")
+    with pytest.raises(ServiceUnavailableError) as caught:
+        scheduler(Judge("a", "b"), refusing("a", full), Profile("b", [], [], PickAt(0))).schedule(
+            make_request(), make_table(1).all()
+        )
+    assert caught.value.message == "1 failed: full"
+    result = scheduler(Judge("b", "a"), refusing("b", full), Profile("a", [], [], PickAt(0))).schedule(
+        make_request(), make_table(1).all()
+    )
+    assert list(result.results) == ["a"]
+
+
 def test_a_handler_that_repeats_itself_is_a_defect_and_no_endless_loop():
     with pytest.raises(InternalError, match="asked for profile 'p' twice"):
         scheduler(Stubborn(), Profile("p", [], [], PickAt(0))).schedule(make_request(), make_table(1).all())

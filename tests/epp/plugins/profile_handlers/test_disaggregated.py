@@ -1,0 +1,286 @@
+"""disagg-profile-handler: stages in order, headers for the sidecar, and what a failed stage means."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from dataplane.config.problems import ConfigErrors
+from dataplane.errors import InternalError, ResourceExhaustedError, ServiceUnavailableError
+from dataplane.extproc.events import Proceed
+from dataplane.extproc.exchange import Decision, HttpRequest
+from dataplane.headers import Headers
+from epp.interfaces.attributes import PEER_ENDPOINT
+from epp.plugins.profile_handlers.disaggregated import DisaggregatedProfileHandler, Stage
+from tests.support.labelled import labelled_table
+from tests.support.pool import make_plugin, make_request
+from tests.support.request_path import Rig, destination, request_of, set_headers
+
+STAGES = """
+- type: always-disagg-pd-decider
+- {{type: prefix-based-pd-decider, parameters: {{nonCachedTokens: 70}}}}
+- type: decode-filter
+- type: prefill-filter
+- type: encode-filter
+- {{type: max-score-picker, name: best-two, parameters: {{maxNumOfEndpoints: 2}}}}
+schedulingProfiles:
+- {{name: decode, plugins: [{{pluginRef: decode-filter}}{decode}]}}
+- {{name: prefill, plugins: [{{pluginRef: prefill-filter}}]}}
+- {{name: encode, plugins: [{{pluginRef: encode-filter}}, {{pluginRef: best-two}}]}}
+"""
+DECODE, PREFILL, ENCODE = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
+ROLES = ("decode", "prefill", "encode", "encode")
+ALWAYS = "{prefill: always-disagg-pd-decider}"
+BOTH = "{prefill: always-disagg-pd-decider, encode: always-disagg-pd-decider}"
+
+
+def rig(parameters: str, roles: Sequence[str] = ROLES, decode: str = "") -> Rig:
+    """A request path over endpoints of these roles."""
+    handler = f"- {{type: disagg-profile-handler, parameters: {parameters}}}"
+    table = labelled_table([{"llm-d.ai/role": role} for role in roles])
+    decode = f", {{pluginRef: {decode}}}" if decode else ", {pluginRef: max-score-picker}"
+    return Rig(handler + "\n- type: max-score-picker" + STAGES.format(decode=decode), table)
+
+
+def ask(path: Rig, prompt_bytes: int, *headers: tuple[str, str]) -> Decision | None:
+    """The answer to a completion request with a prompt of this length."""
+    body = b'{"model": "m", "prompt": "%s"}' % (b"a" * prompt_bytes)
+    return path.handler.open().on_request(
+        HttpRequest(Headers.of([(":path", "/v1/completions"), *headers]), body, None), lambda decision: None
+    )
+
+
+def stage_headers(decision: Decision | None) -> dict[str, str]:
+    """What an answer tells the sidecar."""
+    assert decision is not None
+    told = set_headers(decision)
+    return {name: told[name].decode() for name in told if name.startswith(("x-prefiller", "x-encoder"))}
+
+
+def test_a_prompt_of_ten_tokens_is_prefilled_when_the_decider_always_says_yes():
+    decision = ask(rig(f"{{deciders: {ALWAYS}}}"), 40)
+    assert destination(decision) == DECODE
+    assert stage_headers(decision) == {"x-prefiller-host-port": PREFILL}
+
+
+def test_all_encoders_are_listed_and_one_prefiller():
+    assert stage_headers(ask(rig(f"{{deciders: {BOTH}}}"), 40)) in (
+        {"x-prefiller-host-port": PREFILL, "x-encoder-hosts-ports": "10.0.0.3:8000,10.0.0.4:8000"},
+        {"x-prefiller-host-port": PREFILL, "x-encoder-hosts-ports": "10.0.0.4:8000,10.0.0.3:8000"},
+    )
+
+
+def test_without_deciders_only_decode_runs():
+    path = rig("{}")
+    assert stage_headers(ask(path, 4000)) == {}
+    assert "plugin 'disagg-profile-handler': no deciders are named, so no request is disaggregated" in (
+        path.graph.warnings
+    )
+
+
+def test_the_prefix_decider_sees_what_the_decode_endpoint_holds():
+    path = rig("{deciders: {prefill: prefix-based-pd-decider}}")
+    assert stage_headers(ask(path, 4 * 69)) == {}
+    assert stage_headers(ask(path, 4000)) == {"x-prefiller-host-port": PREFILL}
+    assert stage_headers(ask(path, 4000)) == {}
+
+
+def test_a_client_cannot_send_the_headers_itself():
+    forged = (("x-prefiller-host-port", "6.6.6.6:6"), ("x-encoder-hosts-ports", "6.6.6.6:6"))
+    decision = ask(rig("{}"), 40, *forged)
+    assert stage_headers(decision) == {}
+    assert isinstance(decision, Proceed)
+    assert set(decision.remove_headers) == {"x-prefiller-host-port", "x-encoder-hosts-ports"}
+    decision = ask(rig(f"{{deciders: {ALWAYS}}}"), 40, *forged)
+    assert stage_headers(decision) == {"x-prefiller-host-port": PREFILL}
+    assert isinstance(decision, Proceed)
+    assert list(decision.remove_headers) == ["x-encoder-hosts-ports"]
+
+
+def test_a_failed_decode_is_429_with_the_reasons():
+    with pytest.raises(ResourceExhaustedError) as caught:
+        ask(rig(f"{{deciders: {ALWAYS}}}", ("prefill",)), 40)
+    assert caught.value.message == (
+        "failed to find available decode workers: no endpoint can take the request: "
+        "filter 'decode-filter' of profile 'decode' left none of 1"
+    )
+    assert caught.value.status == 429
+
+
+def test_prefill_first_joins_the_reasons_of_both_stages():
+    with pytest.raises(ResourceExhaustedError) as caught:
+        ask(rig("{stageOrder: prefill-first}", ("encode",)), 40)
+    assert caught.value.message == (
+        "failed to find available decode workers: no endpoint can take the request: "
+        "filter 'prefill-filter' of profile 'prefill' left none of 1; no endpoint can take the request: "
+        "filter 'decode-filter' of profile 'decode' left none of 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("roles", "decision", "left_out"),
+    [
+        (ROLES, "encode-prefill-decode", []),
+        (("decode", "prefill"), "prefill-decode", ["encode"]),
+        (("decode", "encode"), "encode-decode", ["prefill"]),
+        (("decode",), "decode-only", ["encode", "prefill"]),
+    ],
+)
+def test_a_stage_without_endpoint_is_left_out(roles: Sequence[str], decision: str, left_out: list[str]):
+    path = rig(f"{{deciders: {BOTH}}}", roles)
+    exchange, answer = path.ask()
+    assert destination(answer) == DECODE
+    result = exchange._admitted.result  # type: ignore[union-attr]
+    assert result.decision == decision
+    assert list(result.left_out) == left_out
+    assert ("x-prefiller-host-port" in stage_headers(answer)) is ("prefill" in roles)
+
+
+def test_prefill_first_runs_prefill_without_asking_and_publishes_its_endpoint():
+    path = rig("{stageOrder: Prefill_First}")
+    exchange, answer = path.ask()
+    assert stage_headers(answer) == {"x-prefiller-host-port": PREFILL}
+    peer = request_of(exchange).get(PEER_ENDPOINT)
+    assert peer is not None
+    assert peer.key == PREFILL
+
+
+def test_decode_first_publishes_no_peer():
+    exchange, _ = rig(f"{{deciders: {ALWAYS}}}").ask()
+    assert request_of(exchange).get(PEER_ENDPOINT) is None
+
+
+def test_another_kind_of_failure_of_decode_stays_what_it_is():
+    handler = make_plugin(DisaggregatedProfileHandler)
+    error = ServiceUnavailableError("closed")
+    assert handler.judge({"decode": error}) is error
+    assert handler.judge({"prefill": error}) is None
+
+
+def test_every_stage_is_asked_for_once_and_in_order():
+    asked = []
+    handler = make_plugin(
+        DisaggregatedProfileHandler,
+        None,
+        {"deciders": {"prefill": "d", "encode": "d"}},
+        plugins={"d": Says({"encode": False, "prefill": True}, asked)},
+    )
+    available = {name: Named(name) for name in ("decode", "prefill", "encode")}
+    results: dict[str, Any] = {}
+    order = []
+    while chosen := handler.profiles(make_request(), available, results):
+        order += [profile.name for profile in chosen]
+        results |= {profile.name: Found for profile in chosen}
+    assert order == ["decode", "prefill"]
+    assert asked == ["encode", "prefill"]
+
+
+class Named:
+    """A profile that only has a name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Found:
+    """The result of any profile."""
+
+    endpoints = ("endpoint",)
+
+
+class Says:
+    """A decider that answers in turn and notes that it was asked."""
+
+    def __init__(self, answers: Mapping[str, bool], asked: list[str]) -> None:
+        self.answers = list(answers.items())
+        self.asked = asked
+
+    def wants_stage(self, request: Any, endpoint: Any) -> bool:
+        stage, answer = self.answers[len(self.asked)]
+        self.asked.append(stage)
+        return answer
+
+
+def test_no_decode_result_is_a_defect():
+    with pytest.raises(InternalError):
+        make_plugin(DisaggregatedProfileHandler).process(make_request(), {"decode": None})
+
+
+def test_deprecated_flat_parameters_still_work():
+    path = rig(
+        "{decodeProfile: decode, prefillProfile: prefill, deciderPluginName: always-disagg-pd-decider}"
+    )
+    assert stage_headers(ask(path, 40)) == {"x-prefiller-host-port": PREFILL}
+    assert "plugin 'disagg-profile-handler': deciderPluginName is deprecated; use profiles and deciders" in (
+        path.graph.warnings
+    )
+
+
+def problems(parameters: str) -> list[str]:
+    """What is wrong with these parameters of the handler, which is the first plugin."""
+    with pytest.raises(ConfigErrors) as caught:
+        rig(parameters)
+    return [str(error) for error in caught.value.errors]
+
+
+AT = "plugins[0].parameters"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ("{stageOrder: encode-first}", "stageOrder: must be one of decode-first, prefill-first"),
+        (
+            "{deciders: {prefill: always-pd-decider}}",
+            (
+                "deciders.prefill: references undefined plugin 'always-pd-decider'"
+                ' (did you mean "always-disagg-pd-decider"?)'
+            ),
+        ),
+        (
+            "{encodeDeciderPluginName: decode-filter}",
+            "encodeDeciderPluginName: the plugin 'decode-filter' is not a decider",
+        ),
+        (
+            "{deciders: {encode: disagg-profile-handler}}",
+            "plugins refer to one another: disagg-profile-handler -> disagg-profile-handler",
+        ),
+        (
+            f"{{stageOrder: prefill-first, deciders: {ALWAYS}}}",
+            "deciders.prefill: prefill-first always prefills first and asks no decider",
+        ),
+        (
+            f"{{prefillProfile: p, deciders: {ALWAYS}}}",
+            "prefillProfile: cannot be mixed with profiles and deciders; move it there",
+        ),
+        (
+            "{deciderPluginName: always-disagg-pd-decider, prefillDeciderPluginName: other}",
+            "deciderPluginName: names another decider than prefillDeciderPluginName",
+        ),
+        (
+            "{profiles: {decode: prefill}}",
+            "profiles: each stage needs a profile of its own, got prefill, encode, prefill",
+        ),
+    ],
+)
+def test_mistakes_are_refused_at_their_place(parameters: str, problem: str):
+    separator = ": " if problem.startswith("plugins refer") else "."
+    assert problems(parameters) == [f"{AT}{separator}{problem}"]
+
+
+def test_the_decode_profile_must_exist():
+    assert problems("{profiles: {decode: generate}}") == [
+        (
+            "schedulingProfiles: disagg-profile-handler 'disagg-profile-handler' needs the decode profile "
+            "'generate', got decode, prefill, encode; add it, or name another one in profiles.decode"
+        )
+    ]
+
+
+def test_the_producers_it_reads_are_created():
+    created = rig(f"{{deciders: {ALWAYS}}}").graph.instances
+    assert {"token-producer", "approx-prefix-cache-producer"} <= set(created)
+
+
+def test_stages_are_told_by_their_names():
+    assert [str(stage) for stage in Stage] == ["decode", "encode", "prefill"]
