@@ -25,6 +25,7 @@ from dataplane.headers import (
     REQUEST_ID,
     Headers,
 )
+from dataplane.plugin.base import TypedName
 from epp.candidates import locate
 from epp.graph import PluginGraph
 from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
@@ -147,6 +148,9 @@ class Director:
             self._metrics.schedule_failed(request.target_model)
             raise
         self._metrics.scheduled(perf_counter() - start, request.target_model, result.endpoints[0])
+        if result.decision:
+            name: TypedName = self.graph.profile_handler.name  # type: ignore[attr-defined]  # all have one
+            self._metrics.decided_in_stages(name, request.target_model, result.decision, result.left_out)
         return result
 
     def _prepare(self, request: InferenceRequest, result: SchedulingResult) -> dict[str, str]:

@@ -11,6 +11,8 @@ from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import Counter, Family, Gauge, Histogram
 
 PREFIX: Final = "llm_d_epp_"
+OWN_PREFIX: Final = "pointsman_epp_"
+"""Of what the field's dashboards do not know."""
 
 REQUEST_LABELS: Final = ("model_name", "target_model_name", "fairness_id", "priority")
 PLUGIN_LABELS: Final = ("plugin_name", "plugin_type")
@@ -141,6 +143,16 @@ class ProcessFamilies:
             PREFIX + "datalayer_extract_errors_total",
             "Answers that lacked series they should have.",
             ("source_type", "extractor_type"),
+        )
+        self.disagg_decisions = metrics.counter(
+            PREFIX + "disagg_decision_total",
+            "Scheduling decisions by the stages that were given endpoints.",
+            (*PLUGIN_LABELS, "model_name", "decision_type"),
+        )
+        self.disagg_left_out = metrics.counter(
+            OWN_PREFIX + "disagg_left_out_total",
+            "Stages that were wanted but found no endpoint, so that requests went on without them.",
+            (*PLUGIN_LABELS, "stage"),
         )
         self.hit_ratio = metrics.histogram(
             PREFIX + "prefix_indexer_hit_ratio",

@@ -116,6 +116,15 @@ class EppMetrics:
         counter.value += 1
         self._decided()
 
+    def decided_in_stages(
+        self, handler: TypedName, target_model: str, decision: str, left_out: Sequence[str]
+    ) -> None:
+        """A profile handler of several stages decided; ``left_out`` are those that found no endpoint."""
+        model = self._targets.fold(target_model)
+        self._process.disagg_decisions.child(handler.name, handler.type, model, decision).value += 1
+        for stage in left_out:
+            self._process.disagg_left_out.child(handler.name, handler.type, stage).value += 1
+
     def schedule_failed(self, target_model: str) -> None:
         """A decision found no endpoint."""
         self._decided()

@@ -44,9 +44,9 @@ def add(table: EndpointTable, name: str, **measured: float) -> Endpoint:
 
 
 def samples(metrics: EppMetrics, name: str) -> dict[frozenset[tuple[str, str]], float]:
-    """Labels -> value of the samples called `llm_d_epp_<name>`, without buckets of histograms."""
+    """Labels -> value of the samples called `<name>` after a prefix of ours, without buckets of histograms."""
     lines = (line for block in metrics.numbers.expose() for line in block.splitlines(keepends=True))
-    text = "".join(line for line in lines if re.match(rf"llm_d_epp_{name}[{{ ]", line))
+    text = "".join(line for line in lines if re.match(rf"(?:llm_d|pointsman)_epp_{name}[{{ ]", line))
     every = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return {frozenset(sample.labels.items()): sample.value for sample in every}
 
@@ -67,7 +67,8 @@ def test_names_kinds_and_labels_are_the_recorded_ones(metrics: EppMetrics):
 
 
 def test_every_metric_is_documented_with_its_kind_and_labels(metrics: EppMetrics):
-    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| `llm_d_epp_")]
+    here = ("| `llm_d_epp_", "| `pointsman_epp_disagg_")
+    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith(here)]
     documented = sorted(
         f"{row[1].strip(' `')} {row[2].strip()} {','.join(row[3].replace('`', '').split(', '))}".replace(
             " -", ""
@@ -245,6 +246,31 @@ def test_plugins_are_timed_by_extension_point(metrics: EppMetrics):
     metrics.plugin_timings.recorder("Scorer", Timed())(0.5)
     labels = {"extension_point": "Scorer", "plugin_type": "queue-scorer", "plugin_name": "queue"}
     assert value(metrics, "plugin_duration_seconds_sum", **labels) == 0.75
+
+
+def test_decisions_in_stages_are_counted_with_what_was_left_out(metrics: EppMetrics):
+    handler = TypedName("disagg-profile-handler", "pd")
+    plugin = {"plugin_name": "pd", "plugin_type": "disagg-profile-handler"}
+    metrics.decided_in_stages(handler, "t", "prefill-decode", [])
+    metrics.decided_in_stages(handler, "t", "decode-only", ["encode", "prefill"])
+    metrics.decided_in_stages(handler, "t", "decode-only", ["prefill"])
+    assert samples(metrics, "disagg_decision_total") == {
+        frozenset((plugin | {"model_name": "t", "decision_type": "prefill-decode"}).items()): 1,
+        frozenset((plugin | {"model_name": "t", "decision_type": "decode-only"}).items()): 2,
+    }
+    assert samples(metrics, "disagg_left_out_total") == {
+        frozenset((plugin | {"stage": "encode"}).items()): 1,
+        frozenset((plugin | {"stage": "prefill"}).items()): 2,
+    }
+
+
+def test_model_names_of_decisions_in_stages_are_capped(metrics: EppMetrics):
+    for n in range(MAX_LABEL_VALUES + 5):
+        metrics.decided_in_stages(TypedName("t", "n"), f"model-{n}", "decode-only", [])
+    counted = samples(metrics, "disagg_decision_total")
+    assert len(counted) == MAX_LABEL_VALUES + 1
+    labels = {"plugin_name": "n", "plugin_type": "t", "model_name": "other", "decision_type": "decode-only"}
+    assert counted[frozenset(labels.items())] == 5
 
 
 def test_prefix_matches_are_counted_under_the_first_index(metrics: EppMetrics):

@@ -134,6 +134,12 @@ def test_a_stage_without_endpoint_is_left_out(roles: Sequence[str], decision: st
     assert result.decision == decision
     assert list(result.left_out) == left_out
     assert ("x-prefiller-host-port" in stage_headers(answer)) is ("prefill" in roles)
+    counted = [line for block in path.metrics.numbers.expose() for line in block.splitlines()]
+    handler = 'plugin_name="disagg-profile-handler",plugin_type="disagg-profile-handler"'
+    name = "llm_d_epp_disagg_decision_total"
+    assert f'{name}{{{handler},model_name="m",decision_type="{decision}"}} 1' in counted
+    for stage in left_out:
+        assert f'pointsman_epp_disagg_left_out_total{{{handler},stage="{stage}"}} 1' in counted
 
 
 def test_prefill_first_runs_prefill_without_asking_and_publishes_its_endpoint():
