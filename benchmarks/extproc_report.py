@@ -157,7 +157,7 @@ def paired(
 
 
 def complaints(result: ExtProcResult, *, measured_only: bool = False) -> list[str]:
-    """What is not as promised; empty when all is well. Figures not measured count, but for `measured_only`."""
+    """What is not as promised; empty when all is well. Figures not measured count unless `measured_only`."""
     found = [
         f"{one.name}: {number(one.value, 2)}, promised at most {one.limit}"
         for one in ratios(result)
