@@ -48,7 +48,7 @@ FAILURE_LOG_INTERVAL_S: Final = 10.0
 class Admitted:
     """A decided request: where it goes, what is booked for it, and headers that plugins set."""
 
-    __slots__ = ("booking", "parser", "request", "result", "set_headers")
+    __slots__ = ("booking", "parser", "prefill_booking", "request", "result", "set_headers")
 
     def __init__(
         self,
@@ -57,12 +57,15 @@ class Admitted:
         result: SchedulingResult,
         booking: Booking,
         set_headers: dict[str, str],
+        prefill_booking: Booking | None = None,
     ) -> None:
         self.request = request
         self.parser = parser
         self.result = result
         self.booking = booking
         self.set_headers = set_headers
+        self.prefill_booking = prefill_booking
+        """What is booked where another endpoint computes the prompt; None when that is done or not so."""
 
 
 class Director:
@@ -122,7 +125,10 @@ class Director:
         return request, parser
 
     def admit(self, request: InferenceRequest, parser: Parser | None, http: HttpRequest) -> Admitted:
-        """Choose endpoints and book the primary. After a ``RequestError`` nothing is booked."""
+        """Choose endpoints; book the primary, and the one that computes the prompt for it.
+
+        After a ``RequestError`` nothing is booked.
+        """
         candidates = locate(self.table, http.metadata if self._use_subset else None)
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
@@ -138,7 +144,10 @@ class Director:
                 raise ResourceExhaustedError(f"request cannot be admitted: {denial}")
         result = self._schedule(request, candidates)
         set_headers = self._prepare(request, result)
-        return Admitted(request, parser, result, self.table.book(result.endpoints[0]), set_headers)
+        booking = self.table.book(result.endpoints[0])
+        prefill = result.prefill_endpoint
+        prefill_booking = None if prefill is None else self.table.book(prefill)
+        return Admitted(request, parser, result, booking, set_headers, prefill_booking)
 
     def _schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
         start = perf_counter()
@@ -206,14 +215,21 @@ class Director:
         )
 
     def first_byte(self, admitted: Admitted) -> None:
-        """The response body has begun."""
+        """The response body has begun, so the prompt is computed."""
+        self._release_prefill(admitted)
         for plugin in self.graph.first_byte_observers:
             plugin.on_first_byte(admitted.request)
 
     def finish(self, admitted: Admitted, summary: ResponseSummary) -> None:
         """The response is over: release the booking and tell the plugins. Exactly once per admission."""
         self.table.release(admitted.booking)
+        self._release_prefill(admitted)
         self.tell_end(admitted.request, summary)
+
+    def _release_prefill(self, admitted: Admitted) -> None:
+        booking, admitted.prefill_booking = admitted.prefill_booking, None
+        if booking is not None:
+            self.table.release(booking)
 
     def tell_end(self, request: InferenceRequest, summary: ResponseSummary) -> None:
         """Run every response observer, even if one of them fails; the first failure is raised at the end."""

@@ -87,11 +87,21 @@ class SchedulingResult(msgspec.Struct):
     """Which kind of decision it is, of a profile handler that knows several; a word to count under."""
     left_out: Sequence[str] = ()
     """Stages that were wanted but found no endpoint."""
+    prefill: str = ""
+    """Profile whose endpoint computes the prompt for the destination; empty = the destination does."""
 
     @property
     def endpoints(self) -> list[Endpoint]:
         """Destination endpoints in order of preference."""
         return self.results[self.primary].endpoints
+
+    @property
+    def prefill_endpoint(self) -> Endpoint | None:
+        """Where the prompt is computed when that is not the destination itself."""
+        if not self.prefill:
+            return None
+        endpoint = self.results[self.prefill].endpoints[0]
+        return None if endpoint is self.endpoints[0] else endpoint
 
 
 class SchedulingProfile(Protocol):

@@ -77,3 +77,12 @@ def chosen(candidates: Candidates, position: int) -> SchedulingResult:
     endpoint = candidates.endpoint(position)
     result = ProfileResult("default", [endpoint], candidates, np.zeros(len(candidates)), [], [])
     return SchedulingResult({"default": result}, "default")
+
+
+def prefilled(candidates: Candidates, position: int, prefill: int) -> SchedulingResult:
+    """A decision for the endpoint at one position, with the prompt computed at another."""
+    result = chosen(candidates, position)
+    endpoint, none = candidates.endpoint(prefill), np.zeros(len(candidates))
+    result.results["prefill"] = ProfileResult("prefill", [endpoint], candidates, none, [], [])
+    result.prefill = "prefill"
+    return result

@@ -145,10 +145,12 @@ class ApproximatePrefixProducer:
     def pre_request(
         self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]
     ) -> None:
-        """Record the prompt for the primary endpoint."""
+        """Record the prompt for the primary endpoint and for the one that computes it, if that is another."""
         prompt = request.get(self._prompt)
         if prompt is not None:
             self._record(prompt, result.endpoints[0])
+            if result.prefill_endpoint is not None:
+                prompt.touches += self._touch(prompt, result.prefill_endpoint)
 
     def on_first_byte(self, request: InferenceRequest) -> None:
         """The engine has computed the prompt: later requests may be judged by it."""
@@ -181,11 +183,12 @@ class ApproximatePrefixProducer:
             self._compare(prompt, touches[0], summary.usage)
 
     def _record(self, prompt: _Prompt, endpoint: Endpoint) -> None:
-        slot, generation, capacity = endpoint.slot, endpoint.generation, self._capacity(endpoint.slot)
         prompt.address = endpoint.key
-        prompt.touches = [
-            prompt.index.record(slot, generation, keys, capacity) for keys in prompt.chains if keys
-        ]
+        prompt.touches = self._touch(prompt, endpoint)
+
+    def _touch(self, prompt: _Prompt, endpoint: Endpoint) -> list[Touch]:
+        slot, generation, capacity = endpoint.slot, endpoint.generation, self._capacity(endpoint.slot)
+        return [prompt.index.record(slot, generation, keys, capacity) for keys in prompt.chains if keys]
 
     def _compare(self, prompt: _Prompt, touch: Touch, usage: Usage) -> None:
         """Believed against reported cached tokens, as shares of the prompt: the tokens differ in size."""

@@ -5,8 +5,10 @@ table's ``inflight_tokens`` column, at the moment a request is sent. Tokens stil
 the prompt that the endpoint does not hold already, plus the expected output if so configured. The prompt's
 share is released at the first byte of the response, the rest at its end.
 
-Each request carries its own entry, so a release happens once whatever the order of events, and an entry of an
-endpoint that has left is void: its successor in the same slot has another generation.
+Where another endpoint computes the prompt for the destination, the prompt's tokens are booked there as well.
+
+Each request carries its own entries, so a release happens once whatever the order of events, and an entry of
+an endpoint that has left is void: its successor in the same slot has another generation.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class InflightLoadProducer:
         self._params = params
         self._key = produced_by(INFLIGHT_LOAD, name.name)
         self._match = produced_by(PREFIX_MATCH, params.prefix_match_info_producer_name)
-        self._entry: DataKey[_Entry] = DataKey("InFlightEntry", name.name)
+        self._entries: DataKey[list[_Entry]] = DataKey("InFlightEntries", name.name)
         self.produces: Sequence[DataKey[Any]] = (self._key,)
         named = (self._match,) if params.prefix_match_info_producer_name else ()
         self.consumes: Sequence[DataKey[Any]] = (TOKENIZED_PROMPT, *named)
@@ -84,19 +86,19 @@ class InflightLoadProducer:
     def pre_request(
         self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]
     ) -> None:
-        """Book the request's tokens on the primary endpoint."""
+        """Book the request's tokens on the primary endpoint, and the prompt's where else it is computed."""
         self._release(request, whole=True)
-        endpoint = result.endpoints[0]
         prompt = request.get(TOKENIZED_PROMPT)
         tokens = prompt.tokens if prompt is not None else 0
-        entry = _Entry(
-            endpoint.slot,
-            endpoint.generation,
-            self._uncached(request, endpoint, tokens),
-            self._expected_output(request, tokens),
-        )
-        self._table.inflight_tokens[entry.slot] += entry.input_tokens + entry.output_tokens
-        request.put(self._entry, entry)
+        entries = [self._book(request, result.endpoints[0], tokens, self._expected_output(request, tokens))]
+        if result.prefill_endpoint is not None:
+            entries.append(self._book(request, result.prefill_endpoint, tokens, 0))
+        request.put(self._entries, entries)
+
+    def _book(self, request: InferenceRequest, endpoint: Endpoint, tokens: int, output: int) -> _Entry:
+        uncached = self._uncached(request, endpoint, tokens)
+        self._table.inflight_tokens[endpoint.slot] += uncached + output
+        return _Entry(endpoint.slot, endpoint.generation, uncached, output)
 
     def on_first_byte(self, request: InferenceRequest) -> None:
         """The prompt is computed."""
@@ -107,15 +109,13 @@ class InflightLoadProducer:
         self._release(request, whole=True)
 
     def _release(self, request: InferenceRequest, *, whole: bool) -> None:
-        entry = request.get(self._entry)
-        if entry is None:
-            return
-        tokens, entry.input_tokens = entry.input_tokens, 0
-        if whole:
-            tokens += entry.output_tokens
-            entry.output_tokens = 0
-        if tokens and self._table.generation[entry.slot] == entry.generation:
-            self._table.inflight_tokens[entry.slot] -= tokens
+        for entry in request.get(self._entries) or ():
+            tokens, entry.input_tokens = entry.input_tokens, 0
+            if whole:
+                tokens += entry.output_tokens
+                entry.output_tokens = 0
+            if tokens and self._table.generation[entry.slot] == entry.generation:
+                self._table.inflight_tokens[entry.slot] -= tokens
 
     def _uncached(self, request: InferenceRequest, endpoint: Endpoint, tokens: int) -> int:
         """Prompt tokens the endpoint has to compute: all but the blocks it holds."""

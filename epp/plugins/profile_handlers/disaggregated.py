@@ -219,7 +219,8 @@ class DisaggregatedProfileHandler:
         left_out = [stage for stage in _SPLIT if self._names[stage] in results.keys() - found.keys()]
         split = [stage for stage in _SPLIT if self._names[stage] in found]
         decision = "-".join([*split, Stage.DECODE]) if split else "decode-only"
-        return SchedulingResult(found, decode, decision, left_out)
+        prefill = self._names[Stage.PREFILL] if Stage.PREFILL in split else ""
+        return SchedulingResult(found, decode, decision, left_out, prefill)
 
     def pre_request(
         self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]

@@ -44,7 +44,7 @@ def add(table: EndpointTable, name: str, **measured: float) -> Endpoint:
 
 
 def samples(metrics: EppMetrics, name: str) -> dict[frozenset[tuple[str, str]], float]:
-    """Labels -> value of the samples called `<name>` after a prefix of ours, without buckets of histograms."""
+    """Labels -> value of the samples called `<name>` after a prefix of ours, without buckets."""
     lines = (line for block in metrics.numbers.expose() for line in block.splitlines(keepends=True))
     text = "".join(line for line in lines if re.match(rf"(?:llm_d|pointsman)_epp_{name}[{{ ]", line))
     every = (sample for family in text_string_to_metric_families(text) for sample in family.samples)

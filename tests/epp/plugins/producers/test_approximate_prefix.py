@@ -10,7 +10,7 @@ from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest, ResponseSummary, Usage
 from epp.plugins.producers.approximate_prefix import MAX_BATCH_PROMPTS, ApproximatePrefixProducer
 from tests.support.clock import ManualClock
-from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table
+from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table, prefilled
 
 BLOCK = 64
 """Four engine blocks of 16 tokens."""
@@ -356,3 +356,21 @@ def test_a_named_producer_publishes_under_its_name():
 def test_impossible_parameters_are_refused(parameters: dict[str, Any]):
     with pytest.raises(ConfigErrors):
         make_plugin(ApproximatePrefixProducer, None, parameters)
+
+
+def test_a_prompt_is_credited_to_the_prefill_endpoint_too():
+    pool = Pool(3)
+    request = pool.ask(prompt("a", "b"))
+    pool.producer.pre_request(request, prefilled(pool.table.all(), 0, 2), {})
+    assert pool.match(prompt("a", "b")) == [2.0, 0.0, 2.0]
+    pool.producer.on_first_byte(request)
+    pool.producer.on_response_end(request, NATURAL)
+    assert pool.match(prompt("a", "b")) == [2.0, 0.0, 2.0]
+
+
+def test_a_failed_request_is_taken_back_from_both_endpoints():
+    pool = Pool(3)
+    request = pool.ask(prompt("a", "b"))
+    pool.producer.pre_request(request, prefilled(pool.table.all(), 0, 2), {})
+    pool.producer.on_response_end(request, ResponseSummary(status=500))
+    assert pool.match(prompt("a", "b")) == [0.0, 0.0, 0.0]

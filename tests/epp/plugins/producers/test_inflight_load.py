@@ -19,7 +19,7 @@ from epp.interfaces.attributes import (
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.plugins.producers.inflight_load import InflightLoadProducer
-from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table
+from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table, prefilled
 
 DONE = ResponseSummary(status=200)
 
@@ -182,3 +182,30 @@ def test_it_consumes_tokens_and_a_named_producers_matches():
 def test_negative_parameters_are_refused(parameters: dict[str, float]):
     with pytest.raises(ConfigErrors):
         make_plugin(InflightLoadProducer, None, parameters)
+
+
+def test_a_prefill_endpoint_carries_the_prompt_until_the_first_byte():
+    table = make_table(2)
+    producer = make_plugin(InflightLoadProducer, table, {"addEstimatedOutputTokens": True})
+    request = request_of(100)
+    producer.pre_request(request, prefilled(table.all(), 0, 1), {})
+    assert tokens(table) == [250.0, 100.0]
+    producer.on_first_byte(request)
+    assert tokens(table) == [150.0, 0.0]
+    producer.on_response_end(request, DONE)
+    assert tokens(table) == [0.0, 0.0]
+
+
+def test_a_prefill_endpoint_carries_only_what_it_does_not_hold():
+    table = make_table(2)
+    request = request_of(100)
+    request.put(PREFIX_MATCH, PrefixMatch(table.all(), np.array([0.0, 2.0]), 7, 16))
+    make_plugin(InflightLoadProducer, table).pre_request(request, prefilled(table.all(), 0, 1), {})
+    assert tokens(table) == [100.0, 68.0]
+
+
+def test_an_endpoint_that_prefills_for_itself_is_booked_once():
+    table = make_table(2)
+    producer = make_plugin(InflightLoadProducer, table)
+    producer.pre_request(request_of(100), prefilled(table.all(), 1, 1), {})
+    assert tokens(table) == [0.0, 100.0]

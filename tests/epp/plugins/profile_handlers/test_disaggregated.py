@@ -8,38 +8,39 @@ import pytest
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import InternalError, ResourceExhaustedError, ServiceUnavailableError
 from dataplane.extproc.events import Proceed
-from dataplane.extproc.exchange import Decision, HttpRequest
+from dataplane.extproc.exchange import Decision, Ending, HttpRequest
 from dataplane.headers import Headers
 from epp.interfaces.attributes import PEER_ENDPOINT
 from epp.plugins.profile_handlers.disaggregated import DisaggregatedProfileHandler, Stage
 from tests.support.labelled import labelled_table
 from tests.support.pool import make_plugin, make_request
-from tests.support.request_path import Rig, destination, request_of, set_headers
+from tests.support.request_path import Rig, destination, request_of, response, set_headers
 
 STAGES = """
+- type: max-score-picker
 - type: always-disagg-pd-decider
-- {{type: prefix-based-pd-decider, parameters: {{nonCachedTokens: 70}}}}
+- {type: prefix-based-pd-decider, parameters: {nonCachedTokens: 70}}
 - type: decode-filter
 - type: prefill-filter
 - type: encode-filter
-- {{type: max-score-picker, name: best-two, parameters: {{maxNumOfEndpoints: 2}}}}
+- type: active-request-scorer
+- {type: max-score-picker, name: best-two, parameters: {maxNumOfEndpoints: 2}}
 schedulingProfiles:
-- {{name: decode, plugins: [{{pluginRef: decode-filter}}{decode}]}}
-- {{name: prefill, plugins: [{{pluginRef: prefill-filter}}]}}
-- {{name: encode, plugins: [{{pluginRef: encode-filter}}, {{pluginRef: best-two}}]}}
+- {name: decode, plugins: [{pluginRef: decode-filter}]}
+- {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: active-request-scorer}]}
+- {name: encode, plugins: [{pluginRef: encode-filter}, {pluginRef: best-two}]}
 """
-DECODE, PREFILL, ENCODE = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
+DECODE, PREFILL = "10.0.0.1:8000", "10.0.0.2:8000"
 ROLES = ("decode", "prefill", "encode", "encode")
 ALWAYS = "{prefill: always-disagg-pd-decider}"
 BOTH = "{prefill: always-disagg-pd-decider, encode: always-disagg-pd-decider}"
 
 
-def rig(parameters: str, roles: Sequence[str] = ROLES, decode: str = "") -> Rig:
+def rig(parameters: str, roles: Sequence[str] = ROLES) -> Rig:
     """A request path over endpoints of these roles."""
     handler = f"- {{type: disagg-profile-handler, parameters: {parameters}}}"
     table = labelled_table([{"llm-d.ai/role": role} for role in roles])
-    decode = f", {{pluginRef: {decode}}}" if decode else ", {pluginRef: max-score-picker}"
-    return Rig(handler + "\n- type: max-score-picker" + STAGES.format(decode=decode), table)
+    return Rig(handler + STAGES, table)
 
 
 def ask(path: Rig, prompt_bytes: int, *headers: tuple[str, str]) -> Decision | None:
@@ -154,6 +155,31 @@ def test_prefill_first_runs_prefill_without_asking_and_publishes_its_endpoint():
 def test_decode_first_publishes_no_peer():
     exchange, _ = rig(f"{{deciders: {ALWAYS}}}").ask()
     assert request_of(exchange).get(PEER_ENDPOINT) is None
+
+
+def test_a_prefill_endpoint_is_booked_until_the_first_byte():
+    path = rig(f"{{deciders: {ALWAYS}}}")
+    exchange, _ = path.ask()
+    assert path.table.inflight[:4].tolist() == [1.0, 1.0, 0.0, 0.0]
+    exchange.on_response_headers(response())
+    exchange.on_response_chunk(b"{", False)
+    assert path.table.inflight[:4].tolist() == [1.0, 0.0, 0.0, 0.0]
+    exchange.on_end(Ending.NATURAL)
+    assert path.table.inflight[:4].tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_an_answer_without_a_byte_releases_the_prefill_endpoint_as_well():
+    path = rig(f"{{deciders: {ALWAYS}}}")
+    exchange, _ = path.ask()
+    exchange.on_end(Ending.NATURAL)
+    assert path.table.inflight[:4].tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_burst_spreads_over_the_prefill_endpoints():
+    path = rig(f"{{deciders: {ALWAYS}}}", ("decode", "prefill", "prefill"))
+    for _ in range(6):
+        path.ask()
+    assert path.table.inflight[:3].tolist() == [6.0, 3.0, 3.0]
 
 
 def test_another_kind_of_failure_of_decode_stays_what_it_is():
