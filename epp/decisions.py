@@ -61,10 +61,12 @@ class DecisionLog:
     def add(self, record: DecisionRecord) -> None:
         """Keep a record; the oldest makes room."""
         record.decided_at = self._wall_clock()
-        record.request_id = clean(record.request_id)
-        record.model = clean(record.model)
-        record.target_model = clean(record.target_model)
-        record.fairness_id = clean(record.fairness_id)
+        chosen = f"{record.request_id}{record.model}{record.target_model}{record.fairness_id}"
+        if len(chosen) > MAX_TEXT or not chosen.isascii():
+            record.request_id = clean(record.request_id)
+            record.model = clean(record.model)
+            record.target_model = clean(record.target_model)
+            record.fairness_id = clean(record.fairness_id)
         self._records.append(record)
 
     def __len__(self) -> int:

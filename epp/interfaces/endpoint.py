@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Slots = NDArray[np.intp]
 
+FEW: Final = 16
+"""Candidates up to which a decision works on lists: a call into numpy costs as much as sixteen elements."""
+
 STALE_PENALTY: Final = 5.0
 """Waiting requests by which a row without fresh metrics looks busier than the busiest fresh one."""
 
@@ -273,7 +276,7 @@ class Candidates:
     Position ``i`` of any array that belongs to it speaks of ``slots[i]``. Immutable.
     """
 
-    __slots__ = ("_endpoints", "_kept", "_parent", "slots", "table")
+    __slots__ = ("_endpoints", "_kept", "_parent", "_slot_list", "slots", "table")
 
     def __init__(
         self, table: EndpointTable, slots: Slots, endpoints: Sequence[Endpoint] | None = None
@@ -283,6 +286,7 @@ class Candidates:
         self._endpoints = endpoints
         self._parent: Candidates | None = None
         self._kept: NDArray[np.bool_] | None = None
+        self._slot_list: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -335,6 +339,27 @@ class Candidates:
             worst = depth[fresh].max() if fresh.any() else 0.0
             depth = np.where(fresh, depth, worst + STALE_PENALTY + table.inflight[slots])
         return depth
+
+    def few_queue_depths(self) -> list[float]:
+        """``queue_depth`` as a list, for few candidates: below ``FEW`` lists are faster than arrays."""
+        if self.table.stale:
+            return list(map(float, self.queue_depth()))
+        waiting, unseen = self.table.waiting.tolist(), self.table.unseen.tolist()
+        return [waiting[slot] + unseen[slot] for slot in self.slot_list]
+
+    def few_kv_usages(self) -> list[float]:
+        """``kv_usage`` as a list, likewise."""
+        if self.table.stale:
+            return list(map(float, self.kv_usage()))
+        usage = self.table.kv_usage.tolist()
+        return [usage[slot] for slot in self.slot_list]
+
+    @property
+    def slot_list(self) -> list[int]:
+        """``slots`` as a list, made when first asked for."""
+        if self._slot_list is None:
+            self._slot_list = self.slots.tolist()
+        return self._slot_list
 
     def kv_usage(self) -> Floats:
         """KV-cache utilisation per candidate, 0 to 1; a stale row counts as the fullest fresh one."""

@@ -45,6 +45,15 @@ class Scorer(Protocol):
 
 
 @runtime_checkable
+class FewScorer(Scorer, Protocol):
+    """A scorer that can also score at most ``FEW`` candidates without numpy, to the same values."""
+
+    def score_few(self, request: InferenceRequest, candidates: Candidates) -> list[float]:
+        """Scores within [0, 1], parallel to the candidates."""
+        ...
+
+
+@runtime_checkable
 class Picker(Protocol):
     """Chooses positions among the candidates by total score; the first is the primary."""
 
@@ -56,7 +65,7 @@ class ScorerTrace(msgspec.Struct):
 
     name: str
     weight: float
-    scores: Floats
+    scores: Floats | list[float]
 
 
 class FilterTrace(msgspec.Struct):

@@ -21,3 +21,12 @@ def fewer_is_better(counts: Floats, min_spread: float) -> Floats:
         return np.ones(counts.size)
     scores: Floats = 1.0 - (counts - least) / spread  # in this order the smallest count scores exactly 1.0
     return scores
+
+
+def fewer_is_better_of_few(counts: list[float], min_spread: float) -> list[float]:
+    """``fewer_is_better`` on a list, to the same bits."""
+    if not counts:
+        return counts
+    least = min(counts)
+    spread = max(max(counts) - least, min_spread)
+    return [1.0 - (count - least) / spread for count in counts] if spread > 0 else [1.0] * len(counts)

@@ -30,3 +30,7 @@ class KvCacheUtilizationScorer:
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """1.0 for an empty cache, 0.0 for a full one."""
         return 1.0 - candidates.kv_usage()
+
+    def score_few(self, request: InferenceRequest, candidates: Candidates) -> list[float]:
+        """The same without numpy."""
+        return [min(1.0, max(0.0, 1.0 - usage)) for usage in candidates.few_kv_usages()]

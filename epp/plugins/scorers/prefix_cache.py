@@ -59,3 +59,13 @@ class PrefixCacheScorer:
             return share
         length = np.minimum(matched * (match.block_size / self._length_scale), 1.0)
         return (1.0 - weight) * share + weight * (length * length)
+
+    def score_few(self, request: InferenceRequest, candidates: Candidates) -> list[float]:
+        """The same without numpy."""
+        match = request.get(self._match)
+        if match is None or not match.total:
+            return [0.0] * len(candidates)
+        if self._length_weight or match.candidates is not candidates:
+            return list(map(float, self.score(request, candidates)))
+        total = match.total
+        return [matched / total for matched in match.matched.tolist()]

@@ -19,7 +19,7 @@ from epp.interfaces.endpoint import Candidates, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ScorerCategory
-from epp.plugins.normalization import fewer_is_better
+from epp.plugins.normalization import fewer_is_better, fewer_is_better_of_few
 
 
 class QueueDepthParams(PluginParams, frozen=True):
@@ -44,3 +44,7 @@ class QueueDepthScorer:
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """1.0 for the shortest queue, less for longer ones."""
         return fewer_is_better(candidates.queue_depth(), self._min_spread)
+
+    def score_few(self, request: InferenceRequest, candidates: Candidates) -> list[float]:
+        """The same without numpy."""
+        return fewer_is_better_of_few(candidates.few_queue_depths(), self._min_spread)
