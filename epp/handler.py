@@ -67,6 +67,7 @@ class PickerHandler:
         """Destination in header and metadata, byte-identical, and what must not reach the model server."""
         endpoints = admitted.result.endpoints
         destination = endpoints[0].key if len(endpoints) == 1 else ",".join(e.key for e in endpoints)
+        destination = admitted.set_headers.get(DESTINATION_ENDPOINT, destination)
         request = admitted.request
         remove = request.headers.present(STRIPPED_UPSTREAM)
         has_id = bool(request.headers.raw(REQUEST_ID))
@@ -224,6 +225,8 @@ class PickerExchange:
         values = response.metadata.namespace(LB_NAMESPACE)
         served = values.get(DESTINATION_ENDPOINT_SERVED) if values else None
         if isinstance(served, str) and served:
+            if served == admitted.set_headers.get(DESTINATION_ENDPOINT):
+                served = admitted.result.endpoints[0].key  # a plugin had it reached at that address
             self._summary.served = served
             self._director.served_by(admitted, served)
 

@@ -89,7 +89,10 @@ class Admitter(Protocol):
 
 @runtime_checkable
 class PreRequest(Protocol):
-    """Told of the decision before the request leaves; may set headers for the model server."""
+    """Told of the decision before the request leaves; may set headers for the model server.
+
+    Who sets the destination header has the chosen endpoint reached at that address instead of its own.
+    """
 
     def pre_request(
         self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]

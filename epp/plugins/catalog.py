@@ -55,6 +55,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     # profile handlers
     "single-profile-handler": "epp.plugins.profile_handlers.single:SingleProfileHandler",
     "disagg-profile-handler": "epp.plugins.profile_handlers.disaggregated:DisaggregatedProfileHandler",
+    "data-parallel-profile-handler": "epp.plugins.profile_handlers.data_parallel:DataParallelProfileHandler",
     "header-profile-handler": "epp.plugins.profile_handlers.header:HeaderProfileHandler",
     # deciders of disaggregation
     "always-disagg-pd-decider": "epp.plugins.deciders.always_prefill:AlwaysPrefillDecider",
