@@ -30,7 +30,10 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch):
         ([], "model: required"),
         (["--model", "m", "--replicas", "0"], "--replicas: Expected `int` >= 1"),
         (["--model", "m", "--mode", "loud"], "--mode: Invalid enum value 'loud'"),
-        (["--model", "m", "--config", "absent.yaml"], "absent.yaml: cannot be read: No such file or directory"),
+        (
+            ["--model", "m", "--config", "absent.yaml"],
+            "absent.yaml: cannot be read: No such file or directory",
+        ),
         (["--model", "m", "--profile", "gpu"], "profile gpu: no such profile"),
     ],
     ids=lambda value: str(value)[:40],
