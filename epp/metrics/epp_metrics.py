@@ -39,22 +39,26 @@ class PrefixIndex(Protocol):
 
 
 class PluginTimings:
-    """How long plugins take.
+    """How long plugins take, and the whole decision.
 
-    A decision times ten calls. Each duration is only appended to a list, which costs no Python call, and the
-    lists are emptied into their histograms together, every ``FOLD_EVERY`` decisions and before ``/metrics``.
+    A decision times a dozen calls. Each duration is only appended to a list, which costs no Python call, and
+    the lists are emptied into their histograms together, every ``FOLD_EVERY`` decisions and before ``/metrics``.
     """
 
     def __init__(self, family: Family[Histogram]) -> None:
         self._family = family
-        self._pending: dict[tuple[str, TypedName], tuple[list[float], Histogram]] = {}
+        self._pending: dict[int, tuple[list[float], Histogram]] = {}
 
     def recorder(self, point: str, plugin: object) -> Callable[[float], None]:
         """What to call with the seconds each call of ``plugin`` at the extension point ``point`` took."""
         name: TypedName = plugin.name  # type: ignore[attr-defined]  # every plugin has one
-        found = self._pending.get((point, name))
+        return self.keep(self._family.child(point, name.type, name.name))
+
+    def keep(self, histogram: Histogram) -> Callable[[float], None]:
+        """What to call with each value, for a histogram that a decision observes a few times at most."""
+        found = self._pending.get(id(histogram))
         if found is None:
-            found = self._pending[point, name] = ([], self._family.child(point, name.type, name.name))
+            found = self._pending[id(histogram)] = ([], histogram)
         return found[0].append
 
     def fold(self) -> None:
@@ -81,8 +85,9 @@ class EppMetrics:
         self._by_request: dict[tuple[str, str, str, int], RequestMetrics] = {}
         self._by_labels: dict[tuple[str, str, str, str], RequestMetrics] = {}
         self._attempts: dict[Endpoint, dict[str, Counter]] = {}
-        self._scheduler = self._process.scheduler.child()
-        self._request_processing = self._process.request_processing.child()
+        keep = self.plugin_timings.keep
+        self._scheduler = keep(self._process.scheduler.child())
+        self._request_processing = keep(self._process.request_processing.child())
         self._response_processing = self._process.response_processing.child()
         self._indexes: Sequence[PrefixIndex] = ()
         self._hits: tuple[Histogram, Histogram] | None = None
@@ -108,7 +113,7 @@ class EppMetrics:
 
     def scheduled(self, seconds: float, target_model: str, endpoint: Endpoint) -> None:
         """A decision took ``seconds`` and chose ``endpoint``."""
-        self._scheduler.observe(seconds)
+        self._scheduler(seconds)
         counters = self._attempts.get(endpoint)
         counter = counters.get(target_model) if counters is not None else None
         if counter is None:
@@ -142,7 +147,7 @@ class EppMetrics:
 
     def processed_request(self, seconds: float) -> None:
         """From the complete request to the answer to the proxy."""
-        self._request_processing.observe(seconds)
+        self._request_processing(seconds)
 
     def processed_response(self, seconds: float) -> None:
         """Spent on the headers of a response."""

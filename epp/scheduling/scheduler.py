@@ -61,7 +61,8 @@ class Scheduler:
             raise ServiceUnavailableError("there is no endpoint to choose from")
         results: dict[str, ProfileResult | None] = {}
         failures: dict[str, RequestError] = {}
-        while chosen := self._next(request, results):
+        # A profile runs at most once, so when all have run the handler has nothing left to ask for.
+        while len(results) < len(self._profiles) and (chosen := self._next(request, results)):
             for profile in chosen:
                 if profile.name in results:
                     raise InternalError(f"the profile handler asked for profile '{profile.name}' twice")
