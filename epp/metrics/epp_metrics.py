@@ -42,7 +42,8 @@ class PluginTimings:
     """How long plugins take, and the whole decision.
 
     A decision times a dozen calls. Each duration is only appended to a list, which costs no Python call, and
-    the lists are emptied into their histograms together, every ``FOLD_EVERY`` decisions and before ``/metrics``.
+    the lists are emptied into their histograms together, every ``FOLD_EVERY`` decisions and before
+    ``/metrics``.
     """
 
     def __init__(self, family: Family[Histogram]) -> None:

@@ -107,6 +107,7 @@ def test_a_hung_server_is_marked_stale_and_delays_nobody(run: Run):
             await until(lambda: not fleet.table.fresh[hung.slot])
             before = [fleet.scrapes(endpoint) for endpoint in good]
             await until(lambda: all(fleet.scrapes(e) > n + 3 for e, n in zip(good, before, strict=True)))
+            await until(lambda: fleet.scraper.problem(hung) != "")
             assert fleet.scraper.problem(hung) == (
                 "the metrics request is not answered within 0.4 s; "
                 "check that the model server is alive and its metrics port reachable"
