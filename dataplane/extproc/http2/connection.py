@@ -120,7 +120,7 @@ class Connection(Link, asyncio.Protocol):
                 self._keep_tail(data, pos)
         except ConnectionFault as fault:
             self._abandon(fault)
-        except Exception:
+        except Exception:  # a defect of ours costs one connection, not the process that serves the others
             log.exception("closing a connection on a defect of the transport")
             self._abandon(ConnectionFault(ErrorCode.INTERNAL_ERROR, "internal error"))
         self.flush()

@@ -370,6 +370,6 @@ class Link:
         self.metrics.streams_cancelled += 1
         try:
             handler.on_cancel()
-        except Exception:
+        except Exception:  # a handler may raise anything, and the other streams must still be told
             self.metrics.handler_errors += 1
             log.exception("stream handler failed in on_cancel")

@@ -64,7 +64,7 @@ FRAME = st.one_of(
 )
 
 
-def check(peer: Peer, answer: bytes) -> None:
+def assert_sound(peer: Peer, answer: bytes) -> None:
     """What holds whatever was read."""
     frames = frames_of(answer)
     goaways = [found for found in frames if found.kind == GOAWAY]
@@ -115,7 +115,7 @@ def played(pieces: list[bytes], **options: Any) -> tuple[Peer, bytes]:
 @example([settings((4, 0)), *(request(n) + frame(DATA, 1, n, message(bytes(9000))) for n in (1, 3, 5))], True)
 @example([request(1), frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x20" * 30)], False)
 def test_frames_in_any_order_and_state(pieces: list[bytes], acknowledged: bool):
-    check(*played(pieces, acknowledge=acknowledged))
+    assert_sound(*played(pieces, acknowledge=acknowledged))
 
 
 @hypothesis_settings(max_examples=200)
@@ -123,7 +123,7 @@ def test_frames_in_any_order_and_state(pieces: list[bytes], acknowledged: bool):
 def test_bytes_from_the_start(noise: bytes):
     peer, answer = played([noise], greet=False)
     assert peer.connection.closed == (not PREFACE.startswith(noise[: len(PREFACE)]))
-    check(peer, answer)
+    assert_sound(peer, answer)
 
 
 VALID = b"".join(
@@ -153,17 +153,17 @@ def test_valid_stream_with_a_few_bytes_changed(changes: list[tuple[int, int]]):
     peer = Peer(Echo, LIMITS, greet=False)
     peer.connection.data_received(PREFACE + bytes(changed))
     peer.loop.run()
-    check(peer, b"".join(peer.transport.written))
+    assert_sound(peer, b"".join(peer.transport.written))
 
 
 @pytest.mark.parametrize("cut", range(0, len(VALID), 11))
 def test_valid_stream_with_a_piece_cut_out(cut: int):
     peer, answer = played([PREFACE + VALID[:cut] + VALID[cut + 5 :]], greet=False)
-    check(peer, answer)
+    assert_sound(peer, answer)
 
 
 @hypothesis_settings(max_examples=300)
 @given(st.binary(max_size=120), st.booleans())
 def test_header_blocks_of_noise(noise: bytes, acknowledged: bool):
     pieces = [frame(HEADERS, END_HEADERS | END_STREAM, 1, noise), frame(HEADERS, 5, 3, block() + noise)]
-    check(*played(pieces, acknowledge=acknowledged))
+    assert_sound(*played(pieces, acknowledge=acknowledged))

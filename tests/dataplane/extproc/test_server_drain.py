@@ -141,8 +141,12 @@ async def test_stop_is_safe_before_start_and_more_than_once(echo: EchoService):
     await server.stop()
     server = ExtProcServer(LOCAL, echo.services)
     await server.start()
+    port = server.port
     await asyncio.gather(server.stop(), server.stop())
     await server.stop()
+    assert server.connections == 0
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
 def test_stop_that_is_cancelled_still_cuts_the_connections(echo: EchoService):

@@ -1,5 +1,6 @@
 """Where the server listens, and what it says when it cannot."""
 
+import asyncio
 import errno
 import os
 import socket
@@ -121,7 +122,10 @@ async def test_stale_unix_socket_is_replaced(tmp_path: Path):
         left_behind.bind(path)
     server = ExtProcServer(ServerOptions(port=None, unix_path=path), SERVICES)
     await server.start()
+    _, writer = await asyncio.open_unix_connection(path)
+    writer.close()
     await server.stop()
+    assert not (tmp_path / "s").exists()
 
 
 async def test_unix_socket_of_another_process_stays(tmp_path: Path):

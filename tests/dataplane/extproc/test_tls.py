@@ -127,8 +127,9 @@ def test_suites_of_tls_1_3_alone_leave_nothing_for_1_2():
 
 
 def test_every_suite_the_flag_knows_is_known_to_openssl():
-    for suite in tls._SUITES:
-        ServerTls(TlsOptions(cipher_suites=(suite,)), TransportMetrics())
+    for suite, openssl in tls._SUITES.items():
+        context = ServerTls(TlsOptions(cipher_suites=(suite,)), TransportMetrics()).context
+        assert openssl in {cipher["name"] for cipher in context.get_ciphers()}, suite
 
 
 @pytest.mark.parametrize(
