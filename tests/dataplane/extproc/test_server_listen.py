@@ -1,6 +1,5 @@
 """Where the server listens, and what it says when it cannot."""
 
-import asyncio
 import errno
 import os
 import socket
@@ -122,8 +121,8 @@ async def test_stale_unix_socket_is_replaced(tmp_path: Path):
         left_behind.bind(path)
     server = ExtProcServer(ServerOptions(port=None, unix_path=path), SERVICES)
     await server.start()
-    _, writer = await asyncio.open_unix_connection(path)
-    writer.close()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
     await server.stop()
     assert not (tmp_path / "s").exists()
 
