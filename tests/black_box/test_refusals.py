@@ -1,0 +1,37 @@
+"""Requests that make no sense, seen from outside: refused with the place of the mistake, nothing booked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.black_box import Pod, Site, refusal, request_body, request_headers
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("/v1/completions", b"no healthy upstream", "JSON"),
+        ("/v1/completions", {"prompt": "hello world"}, "model"),
+        ("/v1/chat/completions", {"model": "m", "messages": []}, "messages"),
+        ("/v1/completions", {"model": "m"}, "prompt"),
+    ],
+    ids=["no JSON", "no model", "no messages", "no prompt"],
+)
+async def test_a_body_that_makes_no_sense_is_a_bad_request(
+    tmp_path: Path, path: str, body: Any, says: str
+) -> None:
+    async with Site(tmp_path, Pod(), Pod()) as site:
+        status, error, headers = refusal(
+            await site.converse(request_headers(path=path), request_body(body, end=True))
+        )
+
+        assert (status, error["type"]) == (400, "invalid_request_error")
+        assert says in error["message"]
+        assert headers["content-type"] == "application/json"
+        assert site.picker.table.inflight.sum() == 0
+        assert await site.sample("llm_d_epp_request_error_total", error_code="BadRequest") == 1
