@@ -75,12 +75,13 @@ def run(options: EppOptions) -> int:
 
 
 async def _serve(options: EppOptions) -> int:
+    picker = Picker(options)
     stop, again = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: (again if stop.is_set() else stop).set())
-    picker = Picker(options)
-    await picker.start()
+    if not await _start_unless(stop, picker):
+        return 0
     reloads: set[asyncio.Task[list[str]]] = set()
 
     def reload() -> None:
@@ -104,6 +105,19 @@ async def _serve(options: EppOptions) -> int:
     finally:
         await picker.stop()
     return 0
+
+
+async def _start_unless(stop: asyncio.Event, picker: Picker) -> bool:
+    """Start; False when a signal ends it first, as it must when the endpoints file hangs."""
+    starting, stopping = asyncio.create_task(picker.start()), asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if starting.done():
+        await starting
+        return True
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    return False
 
 
 class Picker:
@@ -153,15 +167,11 @@ class Picker:
         old = self.current
         graph = self._load(text)
         new = self.assembler.assemble(graph, revision, old)
-        if new.discovery is not old.discovery:
-            self.assembler.connect(new)
-            try:
-                new.discovery.load()
-            except BaseException:
-                self.assembler.connect(old)
-                raise
+        found = None if new.discovery is old.discovery else await new.discovery.read()
         bequeath(old.graph, graph)
         self.assembler.connect(new)
+        if found is not None:
+            new.discovery.apply(found)
         self.current = new
         self.handler.director = new.director
         for warning in graph.warnings:
@@ -230,7 +240,7 @@ class Picker:
         for warning in (*self.options.warnings, *self.current.graph.warnings):
             log.warning("%s", warning)
         try:
-            self.current.discovery.load()
+            await self.current.discovery.load()
             await self.admin.start()
             await self.health_server.start()
             await self.server.start()

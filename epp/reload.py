@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from dataplane.aside import aside
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
@@ -79,7 +80,7 @@ class Reloader:
         """Read and apply. Returns the problems: empty when the text runs now, or ran already."""
         async with self._lock:
             try:
-                text = await asyncio.to_thread(self._read)
+                text = await aside(self._read)
                 revision = revision_of(text)
                 if revision == self.revision:
                     self._done("unchanged", [])
@@ -98,7 +99,9 @@ class Reloader:
 
     def watch(self, file: str) -> None:
         """Reload whenever the file has changed, on the running event loop."""
-        self._watcher = asyncio.get_running_loop().create_task(self._watch(file), name="config-watch")
+        self._watcher = asyncio.get_running_loop().create_task(
+            self._watch(file, FileSignature.of(file)), name="config-watch"
+        )
 
     async def stop(self) -> None:
         """Watch no longer."""
@@ -112,11 +115,11 @@ class Reloader:
         """JSON-able: what runs since when, and what is wrong with the newest text."""
         return {"revision": self.revision, "appliedAt": self.applied_at, "refused": self.problems}
 
-    async def _watch(self, file: str) -> None:
-        applied = seen = FileSignature.of(file)
+    async def _watch(self, file: str, applied: FileSignature) -> None:
+        seen = applied
         while True:
             await asyncio.sleep(POLL_S)
-            before, seen = seen, FileSignature.of(file)
+            before, seen = seen, await aside(lambda: FileSignature.of(file))
             if seen != applied and seen == before:
                 applied = seen
                 await self.reload()

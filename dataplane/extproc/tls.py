@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
+from dataplane.aside import aside
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.extproc.transport_metrics import TransportMetrics
 
@@ -140,7 +141,7 @@ class ServerTls:
         while True:
             await asyncio.sleep(RELOAD_INTERVAL_S)
             try:
-                changed = await asyncio.to_thread(self._changed)
+                changed = await aside(self._changed)
                 if changed is None:
                     continue
                 self._seen, pair = changed

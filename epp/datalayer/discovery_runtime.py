@@ -4,7 +4,8 @@ A discovery plugin reports complete sets. The runtime compares each with the tab
 or have moved to another address are removed first, then new ones are added, then labels are replaced. The
 observers (scraper, metrics, plugins) hear of every removal and addition in that order.
 
-Polling runs in a thread, because it reads and parses files; the table is changed on the event loop only.
+Loading and polling run beside the event loop, because they read files and may hang with the file system; the
+table is changed on the loop only. ``stop`` does not wait for a call that hangs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Final
 
+from dataplane.aside import aside
 from epp.interfaces.data_layer import DiscoveredSet, EndpointDiscovery
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request_control import EndpointObserver
@@ -50,9 +52,13 @@ class DiscoveryRuntime:
         """Tell these of changes from now on, instead of those before."""
         self._observers = list(observers)
 
-    def load(self) -> None:
-        """Fill the table for the first time. Blocks; ``ConfigError`` when there is nothing usable."""
-        self._apply(self._discovery.load())
+    async def load(self) -> None:
+        """Fill the table for the first time. ``ConfigError`` when there is nothing usable."""
+        self.apply(await self.read())
+
+    async def read(self) -> DiscoveredSet:
+        """The first set, for ``apply``. ``ConfigError`` when there is nothing usable."""
+        return await aside(self._discovery.load)
 
     def start(self) -> None:
         """Watch for changes, on the running event loop."""
@@ -70,15 +76,16 @@ class DiscoveryRuntime:
         while True:
             await asyncio.sleep(POLL_S)
             try:
-                found = await asyncio.to_thread(self._discovery.poll)
+                found = await aside(self._discovery.poll)
             except Exception:  # a plugin from outside may break its promise; the set there is stays
                 log.exception("endpoint discovery failed; the endpoints there are stay")
                 await asyncio.sleep(10 * POLL_S)
                 continue
             if found is not None:
-                self._apply(found)
+                self.apply(found)
 
-    def _apply(self, found: DiscoveredSet) -> None:
+    def apply(self, found: DiscoveredSet) -> None:
+        """Make the table hold this set, on the event loop."""
         table = self._table
         wanted = {spec.id: spec for spec in found.endpoints}
         problems = list(found.problems)

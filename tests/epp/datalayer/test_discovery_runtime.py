@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 
 import pytest
 from hypothesis import given
@@ -76,7 +77,7 @@ async def applied(*reports: DiscoveredSet) -> tuple[EndpointTable, list[str]]:
     """Load the first report, poll the others; the table and what an observer heard."""
     table, heard, source = EndpointTable(), Heard(), Reported(*reports)
     runtime = DiscoveryRuntime(source, table, [heard])
-    runtime.load()
+    await runtime.load()
     runtime.start()
     await until(lambda: not source.reports)
     await asyncio.sleep(0.02)
@@ -106,7 +107,7 @@ async def test_new_labels_keep_the_row_and_its_load():
     table, source = EndpointTable(), Reported(sets(spec("a", 1)), sets(spec("a", 1, role="decode")))
     heard = Heard()
     runtime = DiscoveryRuntime(source, table, [heard])
-    runtime.load()
+    await runtime.load()
     row = table.get("default/a")
     table.book(row)
     runtime.start()
@@ -123,25 +124,25 @@ async def test_an_unchanged_set_changes_nothing():
     assert table.version == 1
 
 
-def test_an_address_that_is_taken_is_left_out_and_said():
+async def test_an_address_that_is_taken_is_left_out_and_said():
     table = EndpointTable()
     runtime = DiscoveryRuntime(Reported(sets(spec("a", 1), spec("b", 1))), table, [])
-    runtime.load()
+    await runtime.load()
     assert len(table) == 1
     assert runtime.problems == [
         "endpoint default/b is left out: 10.0.0.1:8000 already belongs to endpoint default/a"
     ]
 
 
-def test_nothing_to_start_with_is_the_callers_error():
+async def test_nothing_to_start_with_is_the_callers_error():
     runtime = DiscoveryRuntime(Reported(ConfigError("nothing", path="f")), EndpointTable(), [])
     with pytest.raises(ConfigError, match="f: nothing"):
-        runtime.load()
+        await runtime.load()
 
 
-def test_a_broken_observer_keeps_nobody_from_hearing(caplog: pytest.LogCaptureFixture):
+async def test_a_broken_observer_keeps_nobody_from_hearing(caplog: pytest.LogCaptureFixture):
     heard = Heard()
-    DiscoveryRuntime(Reported(sets(spec("a", 1))), EndpointTable(), [Broken(), heard]).load()
+    await DiscoveryRuntime(Reported(sets(spec("a", 1))), EndpointTable(), [Broken(), heard]).load()
     assert heard.calls == ["+a@10.0.0.1"]
     assert "Broken failed on a change of endpoints" in caplog.text
 
@@ -159,11 +160,11 @@ async def test_problems_are_kept_and_logged_once_for_as_long_as_they_last(caplog
     assert [record.getMessage() for record in caplog.records] == ["endpoint discovery: bad x"]
 
 
-def test_many_problems_are_cut_in_log_and_memory(caplog: pytest.LogCaptureFixture):
+async def test_many_problems_are_cut_in_log_and_memory(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING)
     problems = tuple(f"bad {i}" for i in range(MAX_PROBLEMS + 7))
     runtime = DiscoveryRuntime(Reported(sets(spec("a", 1), problems=problems)), EndpointTable(), [])
-    runtime.load()
+    await runtime.load()
     assert runtime.problems == [*problems[:MAX_PROBLEMS], "and 7 more"]
     assert len(caplog.records) == MAX_LOGGED + 1
     assert (
@@ -172,10 +173,34 @@ def test_many_problems_are_cut_in_log_and_memory(caplog: pytest.LogCaptureFixtur
     )
 
 
+class Hanging(Reported):
+    """A discovery whose file system does not answer any more."""
+
+    def __init__(self, *reports: DiscoveredSet) -> None:
+        super().__init__(*reports)
+        self.entered, self.released = threading.Event(), threading.Event()
+
+    def poll(self) -> DiscoveredSet | None:
+        self.entered.set()
+        self.released.wait()
+        return None
+
+
+async def test_stopping_does_not_wait_for_a_file_system_that_hangs():
+    source = Hanging(sets(spec("a", 1)))
+    runtime = DiscoveryRuntime(source, EndpointTable(), [])
+    await runtime.load()
+    runtime.start()
+    await until(source.entered.is_set)
+    await runtime.stop()
+    assert not source.released.is_set()
+    source.released.set()
+
+
 async def test_stopping_leaves_no_task():
     before = asyncio.all_tasks()
     runtime = DiscoveryRuntime(Reported(sets(spec("a", 1))), EndpointTable(), [])
-    runtime.load()
+    await runtime.load()
     runtime.start()
     await asyncio.sleep(0.01)
     await runtime.stop()
@@ -196,8 +221,7 @@ def test_after_any_sequence_the_table_is_the_last_set_and_observers_can_follow(
     for report in sequence:
         unique = {last: name for name, last in report.items()}
         wanted = {name: last for last, name in unique.items()}
-        runtime._discovery.reports.append(sets(*(spec(name, last) for name, last in wanted.items())))
-        runtime.load()
+        runtime.apply(sets(*(spec(name, last) for name, last in wanted.items())))
         assert {e.spec.name: e.spec.address for e in table.all().endpoints} == {
             name: f"10.0.0.{last}" for name, last in wanted.items()
         }
