@@ -33,6 +33,12 @@ ALIASES: Final[dict[str, str]] = {
 }
 """Deprecated spelling of each caller header; the new name wins when both are present."""
 
+VIDEO_FPS: Final = "x-llm-d-video-fps"
+VIDEO_DURATION_S: Final = "x-llm-d-video-duration-seconds"
+VIDEO_RESOLUTION: Final = "x-llm-d-video-resolution"
+"""``WIDTHxHEIGHT`` in pixels."""
+PREFER: Final = "prefer"
+
 ORIGINAL_PATH: Final = "x-original-path"
 FORWARDED_PATH: Final = "x-forwarded-path"
 
@@ -49,6 +55,10 @@ ENCODERS: Final = "x-encoder-hosts-ports"
 DATA_PARALLEL: Final = "x-data-parallel-host-port"
 KV_CACHE_SOURCE: Final = "x-kv-cache-source-host-port"
 
+# What conformance tests ask of the picker.
+TEST_SELECTION: Final = "test-epp-endpoint-selection"
+TEST_SERVED: Final = "x-conformance-test-served-endpoint"
+
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 WENT_INTO_RESPONSE_HEADERS: Final = "x-went-into-resp-headers"
 
@@ -62,6 +72,9 @@ CONTROL_HEADERS: Final = frozenset(
         DESTINATION_ENDPOINT_SERVED,
         DESTINATION_ENDPOINT_SCORES,
         DROPPED_REASON,
+        VIDEO_FPS,
+        VIDEO_DURATION_S,
+        VIDEO_RESOLUTION,
         *ALIASES,
         *ALIASES.values(),
     }

@@ -37,7 +37,8 @@ _AT: Final = re.compile(r" - at `\$(.*)`$")
 def decode_struct(raw: Any, kind: type[S], path: str, problems: list[ConfigError]) -> S | None:
     """A ``kind`` from plain data; each mistake is appended to ``problems`` with its path below ``path``.
 
-    After a mistake the result holds defaults in its place; None when a field without default is missing.
+    After a mistake the result holds defaults in its place; None when a field without default is missing, or
+    when the defaults alone do not pass the struct's own checks.
     """
     if raw is None:
         raw = {}
@@ -76,7 +77,13 @@ def _construct(kind: type[S], values: dict[str, Any], path: str, problems: list[
 
 
 def _default(kind: type[S]) -> S | None:
-    return None if any(field.required for field, _ in _fields(kind).values()) else kind()
+    """What stands in for a struct that cannot be read, whose mistake has been noted."""
+    if any(field.required for field, _ in _fields(kind).values()):
+        return None
+    try:
+        return kind()
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=256)
@@ -113,7 +120,18 @@ def _decode(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any:
             return _wrong(f"expected a mapping, got {_name(raw)}", path, problems)
         pairs = {k: _decode(v, args[1], join(path, k), problems) for k, v in raw.items()}
         return {k: v for k, v in pairs.items() if v is not _UNREADABLE}
+    elif origin is typing.Literal:
+        return _choice(raw, args, path, problems)
     return _convert(raw, hint, path, problems)
+
+
+def _choice(raw: Any, allowed: tuple[Any, ...], path: str, problems: list[ConfigError]) -> Any:
+    """One of the allowed values, which the problem lists."""
+    if any(raw == value and type(raw) is type(value) for value in allowed):
+        return raw
+    hint = did_you_mean(raw, map(str, allowed)) if isinstance(raw, str) else ""
+    got = f"'{raw}'" if isinstance(raw, str) else _name(raw)
+    return _wrong(f"must be one of {', '.join(map(str, allowed))}; got {got}{hint}", path, problems)
 
 
 def _convert(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any:

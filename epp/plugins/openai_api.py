@@ -46,7 +46,7 @@ def parse_unnamed_chat(body: bytes) -> ParsedBody:
 
 
 def parse_completion(body: bytes) -> ParsedBody:
-    """``completions``: the prompt is a text, a list of texts or a list of token ids."""
+    """``completions``: the prompt is a text, texts, token ids or lists of token ids."""
     parsed = parse_unnamed_completion(body)
     _model(parsed.model)
     return parsed
@@ -63,8 +63,6 @@ def parse_unnamed_completion(body: bytes) -> ParsedBody:
         max_output_tokens=output_limit(completion.max_tokens),
         cache_salt=completion.cache_salt or "",
     )
-    if list in _kinds(completion.prompt):
-        raise BadRequestError("prompt cannot be a list of token lists; send one request each", param="prompt")
     _set_prompt(parsed, completion.prompt, "prompt")
     return parsed
 

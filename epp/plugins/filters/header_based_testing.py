@@ -7,16 +7,15 @@ none leaves nobody. A request without the header is not narrowed.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 
+from dataplane.headers import TEST_SELECTION
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.endpoint import Candidates
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
-
-SELECTION_HEADER: Final = "test-epp-endpoint-selection"
 
 
 class HeaderBasedTestingFilter:
@@ -29,14 +28,14 @@ class HeaderBasedTestingFilter:
 
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """The named endpoints in the order named; all of them without the header."""
-        if SELECTION_HEADER not in request.headers:
+        if TEST_SELECTION not in request.headers:
             return candidates
         at: dict[str, list[int]] = {}
         for position, endpoint in enumerate(candidates.endpoints):
             at[endpoint.key] = [position]
             at.setdefault(endpoint.spec.address, []).append(position)
         positions: dict[int, None] = {}
-        for token in request.headers.get(SELECTION_HEADER).split(","):
+        for token in request.headers.get(TEST_SELECTION).split(","):
             named = token.strip()
             found = at.get(named) or at.get(named.strip("[]")) or []
             positions.update(dict.fromkeys(found))

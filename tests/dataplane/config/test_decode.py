@@ -1,6 +1,6 @@
 """Strict decoding: every mistake is reported, with the place it was made at."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -129,6 +129,50 @@ def test_a_missing_required_field_leaves_no_struct():
     assert read(None, Needy) == (None, ["doc.path: is required"])
     assert read({"path": 5}, Needy) == (None, ["doc.path: expected str, got int"])
     assert read({"path": "/x"}, Needy) == (Needy("/x"), [])
+
+
+class Choice(msgspec.Struct, rename="camel", frozen=True):
+    mode: Literal["sum", "max-role"] = "sum"
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ("max_role", "must be one of sum, max-role; got 'max_role' (did you mean \"max-role\"?)"),
+        ("", "must be one of sum, max-role; got ''"),
+        (5, "must be one of sum, max-role; got a number"),
+        (["sum"], "must be one of sum, max-role; got a list"),
+    ],
+)
+def test_a_word_that_is_not_allowed_is_told_which_are(raw: object, problem: str):
+    assert read({"mode": raw}, Choice) == (Choice(), [f"doc.mode: {problem}"])
+    assert read({"mode": "max-role"}, Choice) == (Choice("max-role"), [])
+
+
+class Strict(msgspec.Struct, rename="camel", frozen=True):
+    header: str = ""
+    cookie: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.header or self.cookie):
+            raise ConfigError("give one of header and cookie")
+
+
+class Outer(msgspec.Struct, rename="camel", frozen=True):
+    strict: Strict | None = None
+    always: Strict = msgspec.field(default_factory=Strict)
+
+
+def test_defaults_that_do_not_pass_their_own_checks_are_reported():
+    refused = "give one of header and cookie"
+    assert read(None, Strict) == (None, [f"doc: {refused}"])
+    assert read("text", Strict) == (None, ["doc: expected a mapping, got text"])
+    assert read({"header": 5}, Strict) == (None, ["doc.header: expected str, got int", f"doc: {refused}"])
+    assert read({"strict": {}, "always": {"header": "a"}}, Outer) == (
+        Outer(always=Strict("a")),
+        [f"doc.strict: {refused}"],
+    )
+    assert read({}, Outer) == (None, [f"doc: {refused}"])
 
 
 UNITS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}

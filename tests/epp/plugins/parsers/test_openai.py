@@ -177,6 +177,8 @@ def test_reads_completions_of_every_form():
     assert parse(COMPLETIONS, {"model": "m", "prompt": ["abc"]}).prompt_text == b"abc"
     assert parse(COMPLETIONS, {"model": "m", "prompt": ["abc", "d"]}).batch == [b"abc", b"d"]
     assert parse(COMPLETIONS, {"model": "m", "prompt": [1, 2, 3]}).prompt_tokens == [1, 2, 3]
+    token_lists = parse(COMPLETIONS, {"model": "m", "prompt": [[1, 2], [3]]})
+    assert token_lists.batch == [array("I", [1, 2]).tobytes(), array("I", [3]).tobytes()]
     assert parse(COMPLETIONS, {"model": "m", "prompt": ""}) == ParsedBody(model="m")
     assert parse(COMPLETIONS, {"model": "m", "prompt": []}) == ParsedBody(model="m")
 
@@ -186,7 +188,8 @@ def test_reads_completions_of_every_form():
     [
         (None, "prompt is required: a text, texts or token ids"),
         (5, "prompt is required: a text, texts or token ids"),
-        ([[1, 2]], "prompt cannot be a list of token lists; send one request each"),
+        ([[1, -2]], "prompt has a token id outside 0 to 4294967295"),
+        ([[1], 2], "prompt mixes texts and token ids"),
         (["a", 1], "prompt mixes texts and token ids"),
         ([1, -1], "prompt has a token id outside 0 to 4294967295"),
         ([1 << 32], "prompt has a token id outside 0 to 4294967295"),
