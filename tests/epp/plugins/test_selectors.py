@@ -101,7 +101,10 @@ def test_each_operator_has_its_opposite(key: str, values: list[str], labels: dic
             "values: operator DoesNotExist takes no values; remove them",
         ),
         ({"key": "", "operator": "Exists"}, "key: must not be empty"),
-        ({"key": "a", "operator": "in", "values": ["x"]}, "operator: must be one of In, NotIn, Exists, DoesNotExist; got 'in'"),
+        (
+            {"key": "a", "operator": "in", "values": ["x"]},
+            "operator: must be one of In, NotIn, Exists, DoesNotExist; got 'in'",
+        ),
         ({"operator": "Exists"}, "key: is required"),
     ],
 )

@@ -327,7 +327,10 @@ def test_settings_of_the_other_strategy_are_warned_of():
 @pytest.mark.parametrize(
     ("parameters", "error"),
     [
-        ({"strategy": "cookie"}, "strategy: must be one of encoded_endpoint_header, session_id; got 'cookie'"),
+        (
+            {"strategy": "cookie"},
+            "strategy: must be one of encoded_endpoint_header, session_id; got 'cookie'",
+        ),
         (
             {"sessionIdConfig": {"sources": []}},
             "sessionIdConfig.sources: names no source; leave it out to read x-session-id",

@@ -134,7 +134,10 @@ def test_the_name_of_the_concept_pages_is_accepted_with_a_warning():
             {"ttftSource": "latencyPredictor"},
             "ttftSource: latencyPredictor is not in this build; use prefillThroughput, the default",
         ),
-        ({"ttftSource": "guess"}, "ttftSource: must be one of prefillThroughput, latencyPredictor; got 'guess'"),
+        (
+            {"ttftSource": "guess"},
+            "ttftSource: must be one of prefillThroughput, latencyPredictor; got 'guess'",
+        ),
         (
             {"affinityThreshold": 0.8, "stickinessThreshold": 0.8},
             "stickinessThreshold: is another name of affinityThreshold; remove one of them",
