@@ -45,6 +45,7 @@ from epp.handler import PickerHandler
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.metrics import EppMetrics
+from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
 from epp.reload import Reloader, revision_of
 
@@ -132,7 +133,8 @@ class Picker:
         self.decisions = DecisionLog(options.decision_log_size)
         self.health = HealthState((ENDPOINTS_KNOWN,))
         self.handle = Handle(self.table, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, no secret
-        self.assembler = Assembler(options, self.handle, self.metrics)
+        self.objects = ObjectHolder()
+        self.assembler = Assembler(options, self.handle, self.metrics, self.objects)
         text = read_config(options)
         revision = revision_of(text)
         self.current = self.assembler.assemble(self._load(text), revision, None)

@@ -25,6 +25,7 @@ from epp.interfaces.data_layer import EndpointDiscovery
 from epp.interfaces.handle import Handle
 from epp.interfaces.request_control import EndpointObserver
 from epp.metrics import EppMetrics, PrefixIndex
+from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
 from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
 
@@ -55,10 +56,13 @@ class Assembly:
 class Assembler:
     """Builds assemblies for one picker."""
 
-    def __init__(self, options: EppOptions, handle: Handle, metrics: EppMetrics) -> None:
+    def __init__(
+        self, options: EppOptions, handle: Handle, metrics: EppMetrics, objects: ObjectHolder
+    ) -> None:
         self._options = options
         self._handle = handle
         self._metrics = metrics
+        self._objects = objects
 
     def assemble(self, graph: PluginGraph, revision: str, current: Assembly | None) -> Assembly:
         """A new assembly, nothing of which runs yet. ``ConfigError`` when the graph cannot be run."""
@@ -82,6 +86,7 @@ class Assembler:
             graph,
             self._metrics,
             SYSTEM_CLOCK,
+            objects=self._objects,
             use_subset=not options.disable_endpoint_subset_filter,
             revision=revision,
         )

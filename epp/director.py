@@ -33,6 +33,7 @@ from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
 from epp.interfaces.request_control import Parser, ResponseHead, ResponseHeaderProcessor
 from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
+from epp.objects.snapshot import ObjectHolder
 from epp.scheduling.profile import recorder
 from epp.scheduling.scheduler import Scheduler
 
@@ -78,6 +79,7 @@ class Director:
         metrics: EppMetrics,
         clock: Clock,
         *,
+        objects: ObjectHolder | None = None,
         use_subset: bool = True,
         revision: str = "",
     ) -> None:
@@ -87,6 +89,7 @@ class Director:
         self.graph = graph
         self._metrics = metrics
         self._clock = clock
+        self._objects = objects or ObjectHolder()
         self._use_subset = use_subset
         timings = metrics.plugin_timings
         self._scheduler = Scheduler(graph, timings=timings)
@@ -117,6 +120,7 @@ class Director:
         request_id = headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES]
         request = InferenceRequest(request_id or str(uuid4()), path, headers, body, parsed, self._clock())
         request.objective = headers.control(OBJECTIVE)
+        request.priority = self._objects.current.priority_of(request.objective)
         for read, record in self._read_headers:
             start = perf_counter()
             read(request)

@@ -16,6 +16,7 @@ from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.metrics import EppMetrics
+from epp.objects.snapshot import ObjectHolder
 from tests.support.clock import ManualClock
 from tests.support.pool import make_table
 from tests.support.request_plugins import REQUEST_REGISTRY
@@ -32,7 +33,8 @@ class Rig:
         self.clock = ManualClock()
         self.graph = graph_of(plugins, self.table, self.clock)
         self.metrics = EppMetrics(self.table, "pool")
-        self.director = Director(self.table, self.graph, self.metrics, self.clock)
+        self.objects = ObjectHolder()
+        self.director = Director(self.table, self.graph, self.metrics, self.clock, objects=self.objects)
         self.decisions = DecisionLog(10)
         self.handler = PickerHandler(self.director, self.metrics, self.decisions, self.clock)
 
