@@ -128,7 +128,10 @@ class Picker:
         self.options = options
         self.table = EndpointTable()
         self.metrics = EppMetrics(
-            self.table, options.pool_name, stream_metrics=options.enable_grpc_stream_metrics
+            self.table,
+            options.pool_name,
+            stream_metrics=options.enable_grpc_stream_metrics,
+            legacy=options.legacy_metrics,
         )
         self.decisions = DecisionLog(options.decision_log_size)
         self.health = HealthState((ENDPOINTS_KNOWN,))

@@ -240,7 +240,8 @@ class PickerExchange:
         if summary.ttft_s is None:
             summary.ttft_s = now - self._started_at
             self._director.first_byte(admitted)
-            metrics.first_byte(summary.ttft_s, summary.streaming)
+            if summary.streaming:
+                metrics.first_byte(summary.ttft_s)
         elif summary.streaming:
             metrics.chunk_gap(now - self._last_chunk_at)
         self._last_chunk_at = now

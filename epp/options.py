@@ -99,6 +99,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("metrics-cert-dir", Kind.TEXT, "", "TLS of the metrics port; refused, not in this build"),
     Flag("metrics-client-ca-file", Kind.TEXT, "", "client certificates of the metrics port; refused"),
     Flag("enable-grpc-stream-metrics", Kind.SWITCH, "false", "count ext_proc streams"),
+    Flag("legacy-metrics", Kind.SWITCH, "false", "expose metrics under their former names as well"),
     Flag("v", Kind.NUMBER, "2", "verbosity: 2 normal, 3 verbose, 4 debug, 5 trace", short="v"),
     Flag("zap-devel", Kind.SWITCH, "false", "log text at debug level"),
     Flag("zap-encoder", Kind.TEXT, "console", "log format: console or json"),
@@ -154,6 +155,7 @@ class EppOptions:
     tls_min_version: str = ""
     tls_cipher_suites: tuple[str, ...] = ()
     enable_grpc_stream_metrics: bool = False
+    legacy_metrics: bool = False
     log_level: int = logging.INFO
     log_json: bool = False
     warnings: tuple[str, ...] = ()

@@ -9,9 +9,9 @@ million lines to write. So the text is written here, twenty times faster than th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from dataplane.observability.numbers import MAX_SERIES, Counter, Family, Gauge, Histogram
 
@@ -32,6 +32,8 @@ class Description(NamedTuple):
     name: str
     kind: str
     labels: tuple[str, ...]
+    bounds: tuple[float, ...] = ()
+    """Of a histogram's buckets, without infinity."""
 
 
 class _ComputedGauge(NamedTuple):
@@ -42,13 +44,32 @@ class _ComputedGauge(NamedTuple):
     kind: str = "gauge"
 
 
+class _Twin(NamedTuple):
+    """A metric once more, under another name and with some of its labels."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    source: AnyFamily | _ComputedGauge
+    positions: tuple[int, ...]
+    """Of the labels among the source's."""
+
+    @property
+    def kind(self) -> str:
+        return self.source.kind
+
+
 class MetricSet:
     """The metrics of one part of a process; names are full names, ``_total`` of counters included."""
 
-    def __init__(self, before_expose: Callable[[], None] | None = None) -> None:
-        self._families: dict[str, AnyFamily | _ComputedGauge] = {}
+    def __init__(
+        self, before_expose: Callable[[], None] | None = None, help_marks: Mapping[str, str] | None = None
+    ) -> None:
+        self._families: dict[str, AnyFamily | _ComputedGauge | _Twin] = {}
         self._before_expose = before_expose
         """Brings the numbers up to date, for whoever keeps some of them aside."""
+        self._help_marks = help_marks or {}
+        """First part of names -> what their help begins with."""
 
     def counter(
         self, name: str, help_text: str, labels: Sequence[str] = (), *, max_series: int = MAX_SERIES
@@ -77,25 +98,77 @@ class MetricSet:
         """Declare a gauge whose series are read when asked for."""
         self._declare(_ComputedGauge(name, help_text, tuple(labels), read))
 
+    def twin(self, name: str, of: str, labels: Mapping[str, str]) -> None:
+        """Expose the declared metric ``of`` once more: ``labels`` are the twin's names of the source's labels
+        it has. Series that then coincide are added up, when asked for.
+        """
+        source = self._families[of]
+        if isinstance(source, _Twin):
+            raise ValueError(f"{of} is a twin itself")
+        positions = tuple(source.labels.index(label) for label in labels.values())
+        self._declare(_Twin(name, f"Deprecated: use {of}.", tuple(labels), source, positions))
+
     def describe(self) -> list[Description]:
         """Every declared metric, by name."""
         families = (self._families[name] for name in sorted(self._families))
-        return [Description(family.name, family.kind, family.labels) for family in families]
+        return [Description(each.name, each.kind, each.labels, _bounds(each)) for each in families]
 
     def expose(self) -> Iterator[str]:
         """The text exposition, in slices of at most ``SLICE_SERIES`` series."""
         if self._before_expose is not None:
             self._before_expose()
         for family in list(self._families.values()):
-            yield f"# HELP {family.name} {_escape_help(family.help)}\n# TYPE {family.name} {family.kind}\n"
-            lines = _computed_lines(family) if isinstance(family, _ComputedGauge) else _family_lines(family)
+            text = _escape_help(self._mark(family.name) + family.help)
+            yield f"# HELP {family.name} {text}\n# TYPE {family.name} {family.kind}\n"
+            lines = _lines(family)
             while block := "".join(islice(lines, SLICE_SERIES)):
                 yield block
 
-    def _declare(self, family: AnyFamily | _ComputedGauge) -> None:
+    def _declare(self, family: AnyFamily | _ComputedGauge | _Twin) -> None:
         if family.name in self._families:
             raise ValueError(f"metric {family.name} is declared twice")
         self._families[family.name] = family
+
+    def _mark(self, name: str) -> str:
+        return next((mark for start, mark in self._help_marks.items() if name.startswith(start)), "")
+
+
+def _bounds(family: AnyFamily | _ComputedGauge | _Twin) -> tuple[float, ...]:
+    source = family.source if isinstance(family, _Twin) else family
+    number = None if isinstance(source, _ComputedGauge) else source.make()
+    return tuple(number.bounds) if isinstance(number, Histogram) else ()
+
+
+def _lines(family: AnyFamily | _ComputedGauge | _Twin) -> Iterator[str]:
+    if isinstance(family, _Twin):
+        return _twin_lines(family)
+    return _computed_lines(family) if isinstance(family, _ComputedGauge) else _family_lines(family)
+
+
+def _twin_lines(twin: _Twin) -> Iterator[str]:
+    """One item per group of series that look the same to the twin; each is added up when it is its turn."""
+    source, groups = twin.source, dict[tuple[str, ...], list[Any]]()
+    if isinstance(source, _ComputedGauge):
+        for values, value in source.read():
+            groups.setdefault(tuple(values[i] for i in twin.positions), []).append(value)
+    else:
+        for labels, number in source.children.items():
+            shown = number if isinstance(number, Histogram) else number.value
+            groups.setdefault(tuple(labels[i] for i in twin.positions), []).append(shown)
+    for values, members in groups.items():
+        labels_text = _labels(twin.labels, values)
+        if isinstance(members[0], Histogram):
+            bounds = [*map(_number, members[0].bounds), "+Inf"]
+            yield _histogram_lines(twin.name, labels_text, bounds, _added(members))
+        else:
+            yield _line(twin.name, labels_text, sum(members))
+
+
+def _added(histograms: Sequence[Histogram]) -> Histogram:
+    total = Histogram(histograms[0].bounds)
+    total.counts = [sum(column) for column in zip(*(each.counts for each in histograms), strict=True)]
+    total.sum = sum(each.sum for each in histograms)
+    return total
 
 
 def _computed_lines(gauge: _ComputedGauge) -> Iterator[str]:

@@ -11,6 +11,8 @@ from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import Counter, Family, Gauge, Histogram
 
 PREFIX: Final = "llm_d_epp_"
+FIELD_STAGE: Final = "[ALPHA] "
+"""What the help of the field's metrics begins with."""
 OWN_PREFIX: Final = "pointsman_epp_"
 """Of what the field's dashboards do not know."""
 
@@ -95,7 +97,10 @@ class RequestFamilies:
             "request_ntpot_seconds", "Duration of a request divided by its output tokens.", NTPOT_BOUNDS
         )
         self.ttft = histogram(
-            "request_ttft_seconds", "Time to the first byte of the response body.", TTFT_BOUNDS, "streaming"
+            "request_ttft_seconds",
+            "Time to the first byte of a streamed response body; to the end of another one.",
+            TTFT_BOUNDS,
+            "streaming",
         )
         self.tpot = histogram(
             "request_streaming_tpot_seconds",

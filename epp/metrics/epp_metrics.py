@@ -16,12 +16,15 @@ from dataplane.observability.numbers import MAX_SERIES, OTHER, Counter, Family, 
 from dataplane.plugin.base import TypedName
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 from epp.metrics import pool
-from epp.metrics.catalog import PLUGIN_LABELS, PREFIX, ProcessFamilies, RequestFamilies
+from epp.metrics.catalog import FIELD_STAGE, PLUGIN_LABELS, PREFIX, ProcessFamilies, RequestFamilies
+from epp.metrics.legacy import declare_twins
 from epp.metrics.request import RequestMetrics
 
 BYTES_PER_TOKEN: Final = 4
 """How much prompt text a token of the approximate prefix index stands for."""
 
+UNKNOWN_MODEL: Final = "unknown"
+"""What decisions in stages are counted under when a request names no model."""
 
 FOLD_EVERY: Final = 128
 """Decisions whose plugin durations are kept aside before they are counted."""
@@ -73,8 +76,10 @@ class PluginTimings:
 class EppMetrics:
     """The picker's metrics; also an ``EndpointObserver`` and the scraper's ``ErrorCounter``."""
 
-    def __init__(self, table: EndpointTable, pool_name: str, *, stream_metrics: bool = False) -> None:
-        self.numbers = MetricSet(before_expose=self._fold_timings)
+    def __init__(
+        self, table: EndpointTable, pool_name: str, *, stream_metrics: bool = False, legacy: bool = False
+    ) -> None:
+        self.numbers = MetricSet(self._fold_timings, {PREFIX: FIELD_STAGE})
         self._requests = RequestFamilies(self.numbers)
         self._process = ProcessFamilies(self.numbers, streams=stream_metrics)
         pool.declare(self.numbers, table, pool_name)
@@ -105,6 +110,8 @@ class EppMetrics:
             ("commit", "build_ref"),
             lambda: [(("", build), 1)],
         )
+        if legacy:
+            declare_twins(self.numbers)
 
     def for_request(self, model: str, target_model: str, fairness_id: str, priority: int) -> RequestMetrics:
         """The numbers of this kind of request."""
@@ -126,7 +133,7 @@ class EppMetrics:
         self, handler: TypedName, target_model: str, decision: str, left_out: Sequence[str]
     ) -> None:
         """A profile handler of several stages decided; ``left_out`` are those that found no endpoint."""
-        model = self._targets.fold(target_model)
+        model = self._targets.fold(target_model) or UNKNOWN_MODEL
         self._process.disagg_decisions.child(handler.name, handler.type, model, decision).value += 1
         for stage in left_out:
             self._process.disagg_left_out.child(handler.name, handler.type, stage).value += 1

@@ -36,7 +36,7 @@ class RequestMetrics:
         self._families = families
         self._labels = labels
         self._total: Counter | None = None
-        self._ttft: dict[bool, Histogram] = {}
+        self._ttft: dict[str, Histogram] = {}
         self._errors: dict[str, Counter] = {}
 
     def started(self, size_bytes: int) -> None:
@@ -53,13 +53,9 @@ class RequestMetrics:
             counter = self._errors[code] = self._families.errors.child(*self._labels, code)
         counter.value += 1
 
-    def first_byte(self, ttft_s: float, streaming: bool) -> None:
-        """The response body has begun, so long after the request was complete."""
-        histogram = self._ttft.get(streaming)
-        if histogram is None:
-            label = "true" if streaming else "false"
-            histogram = self._ttft[streaming] = self._families.ttft.child(*self._labels, label)
-        histogram.observe(ttft_s)
+    def first_byte(self, ttft_s: float) -> None:
+        """A streamed response body has begun, so long after the request was complete."""
+        self._observe_ttft(ttft_s, "true")
 
     def chunk_gap(self, seconds: float) -> None:
         """A streamed response went on after this pause. Only between ``started`` and ``finished``."""
@@ -70,6 +66,8 @@ class RequestMetrics:
         self._running.value -= 1
         self._duration.observe(summary.duration_s)
         self._response_size.observe(summary.response_bytes)
+        if not summary.streaming and summary.ttft_s is not None:
+            self._observe_ttft(summary.duration_s, "false")
         usage = summary.usage
         if usage is None:
             return
@@ -84,6 +82,13 @@ class RequestMetrics:
                 self._ntpot.observe(summary.duration_s / output)
             if output > 1 and summary.streaming and summary.ttft_s is not None:
                 self._tpot.observe((summary.duration_s - summary.ttft_s) / (output - 1))
+
+    def _observe_ttft(self, seconds: float, streaming: str) -> None:
+        """The field's convention: an answer that is not streamed has its first token when it is whole."""
+        histogram = self._ttft.get(streaming)
+        if histogram is None:
+            histogram = self._ttft[streaming] = self._families.ttft.child(*self._labels, streaming)
+        histogram.observe(seconds)
 
     def _open(self) -> Counter:
         """Create the numbers; they are exposed from here on."""

@@ -18,6 +18,8 @@ def codes(kind: type[RequestError] = RequestError) -> Iterator[str]:
 
 
 def test_reference_lists_exactly_the_error_codes():
-    (row,) = (line for line in PAGE.read_text().splitlines() if "`llm_d_epp_request_error_total`" in line)
+    (row,) = (
+        line for line in PAGE.read_text().splitlines() if line.startswith("| `llm_d_epp_request_error_total`")
+    )
     documented = re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)*\b", row.partition("codes:")[2])
     assert sorted(documented) == sorted({*codes(), MODEL_SERVER_ERROR})

@@ -109,7 +109,47 @@ def test_describe_lists_every_metric_by_name():
     assert metrics.describe() == [
         Description("b_total", "counter", ()),
         Description("m", "gauge", ("x", "y")),
-        Description("z_seconds", "histogram", ("a",)),
+        Description("z_seconds", "histogram", ("a",), (1,)),
+    ]
+
+
+def test_a_twin_has_some_labels_and_adds_up_the_rest():
+    metrics = MetricSet()
+    counter = metrics.counter("new_total", "help", ("model", "tenant"))
+    seconds = metrics.histogram("new_seconds", "help", (1, 2), ("model", "tenant"))
+    for tenant, amount in (("x", 1), ("y", 3)):
+        counter.child("m", tenant).inc(amount)
+        seconds.child("m", tenant).observe(amount)
+    metrics.computed("new", "help", ("model",), lambda: [(("m",), 5), (("n",), 7)])
+    metrics.twin("old_total", "new_total", {"model_name": "model"})
+    metrics.twin("old_seconds", "new_seconds", {})
+    metrics.twin("old", "new", {"model_name": "model"})
+    assert [
+        line for line in "".join(metrics.expose()).splitlines() if "old" in line and "HELP" not in line
+    ] == [
+        "# TYPE old_total counter",
+        'old_total{model_name="m"} 4',
+        "# TYPE old_seconds histogram",
+        'old_seconds_bucket{le="1"} 1',
+        'old_seconds_bucket{le="2"} 1',
+        'old_seconds_bucket{le="+Inf"} 2',
+        "old_seconds_sum 4",
+        "old_seconds_count 2",
+        "# TYPE old gauge",
+        'old{model_name="m"} 5',
+        'old{model_name="n"} 7',
+    ]
+    with pytest.raises(ValueError, match="old is a twin itself"):
+        metrics.twin("older", "old", {})
+
+
+def test_help_begins_with_the_mark_of_its_prefix():
+    metrics = MetricSet(help_marks={"field_": "[ALPHA] "})
+    metrics.gauge("field_a", "text")
+    metrics.gauge("own_a", "text")
+    assert [line for line in "".join(metrics.expose()).splitlines() if "HELP" in line] == [
+        "# HELP field_a [ALPHA] text",
+        "# HELP own_a text",
     ]
 
 

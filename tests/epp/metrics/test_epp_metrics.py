@@ -13,6 +13,7 @@ from dataplane.plugin.base import TypedName
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.interfaces.request import ResponseSummary, Usage
 from epp.metrics import EppMetrics, catalog
+from epp.metrics.legacy import LEGACY_NAMES
 
 ROOT = Path(__file__).resolve().parents[3]
 VECTOR = ROOT / "tests/vectors/metrics.txt"
@@ -62,13 +63,95 @@ def names(metrics: EppMetrics) -> Iterator[str]:
         yield f"{each.name} {each.kind} {','.join(each.labels)}".rstrip()
 
 
-def test_names_kinds_and_labels_are_the_recorded_ones(metrics: EppMetrics):
-    assert list(names(metrics)) == VECTOR.read_text().splitlines()
+def families(metrics: EppMetrics) -> Iterator[str]:
+    """Every metric as a line: name, kind, labels, buckets."""
+    for each in metrics.numbers.describe():
+        buckets = " ".join(f"{bound:g}" if bound < 1e6 else str(int(bound)) for bound in each.bounds)
+        yield f"{each.name} {each.kind} {{{','.join(each.labels)}}} {buckets}".rstrip()
+
+
+def test_names_kinds_labels_and_buckets_are_the_recorded_ones(metrics: EppMetrics):
+    assert list(families(metrics)) == VECTOR.read_text().splitlines()
+
+
+def test_former_names_are_exposed_only_when_asked_for(metrics: EppMetrics, table: EndpointTable):
+    current = {each.name for each in metrics.numbers.describe()}
+    with_former = {
+        each.name for each in EppMetrics(table, "p", stream_metrics=True, legacy=True).numbers.describe()
+    }
+    assert with_former - current == {each.name for each in LEGACY_NAMES}
+    assert len(with_former) == len(current) + len(LEGACY_NAMES)
+
+
+def test_help_of_the_fields_metrics_says_their_stage(metrics: EppMetrics):
+    text = "".join(metrics.numbers.expose())
+    marked = set(re.findall(r"^# HELP (\S+) \[ALPHA\] ", text, re.MULTILINE))
+    assert marked == {each.name for each in metrics.numbers.describe() if each.name.startswith("llm_d_epp_")}
+
+
+def exposed(metrics: EppMetrics, name: str) -> list[str]:
+    """Lines of one metric."""
+    lines = "".join(metrics.numbers.expose()).splitlines()
+    return [line for line in lines if re.match(rf"{name}[{{ ]", line)]
+
+
+def test_a_former_name_adds_up_what_its_labels_do_not_tell_apart(table: EndpointTable):
+    metrics = EppMetrics(table, "p", legacy=True)
+    for fairness_id in ("f", "g"):
+        request = metrics.for_request("m", "t", fairness_id, 0)
+        request.started(100)
+        request.finished(ResponseSummary(duration_s=0.5, ttft_s=0.25))
+    assert exposed(metrics, "inference_objective_request_total") == [
+        'inference_objective_request_total{model_name="m",target_model_name="t",priority="0"} 2'
+    ]
+    labels = 'model_name="m",target_model_name="t"'
+    bucket = exposed(metrics, "inference_objective_request_sizes_bucket")
+    assert bucket[:2] == [
+        f'inference_objective_request_sizes_bucket{{{labels},le="64"}} 0',
+        f'inference_objective_request_sizes_bucket{{{labels},le="128"}} 2',
+    ]
+    assert exposed(metrics, "inference_objective_request_duration_seconds_sum") == [
+        f"inference_objective_request_duration_seconds_sum{{{labels}}} 1"
+    ]
+    assert exposed(metrics, "inference_objective_request_ttft_seconds_count") == [
+        f"inference_objective_request_ttft_seconds_count{{{labels}}} 2"
+    ]
+    assert exposed(metrics, "inference_pool_ready_pods") == ['inference_pool_ready_pods{name="p"} 0']
+
+
+def test_former_names_keep_the_labels_they_had(table: EndpointTable):
+    metrics = EppMetrics(table, "p", legacy=True)
+    metrics.scheduled(0.001, "t", add(table, "a", waiting=4))
+    labels = 'status="success",target_model_name="t",namespace="default",port="8000",pod_name="a"'
+    assert exposed(metrics, "inference_extension_scheduler_attempts_total") == [
+        f"inference_extension_scheduler_attempts_total{{{labels}}} 1"
+    ]
+    assert exposed(metrics, "inference_pool_per_pod_queue_size") == [
+        'inference_pool_per_pod_queue_size{name="p",model_server_pod="a"} 4'
+    ]
+
+
+def test_every_former_name_is_documented_with_what_replaces_it():
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.*?) \|$", PAGE.read_text(), re.MULTILINE)
+    assert [(name, current, labels.replace("`", "")) for name, current, labels in rows] == [
+        (each.name, f"llm_d_epp_{each.current}", ", ".join(each.labels) or "-") for each in LEGACY_NAMES
+    ]
+
+
+def test_an_answer_that_is_not_streamed_has_its_first_token_when_it_is_whole(metrics: EppMetrics):
+    request = metrics.for_request("m", "t", "f", 0)
+    request.started(1)
+    request.finished(ResponseSummary(duration_s=2.5, ttft_s=0.25))
+    assert value(metrics, "request_ttft_seconds_sum", **M, streaming="false") == 2.5
+    request.started(1)
+    request.finished(ResponseSummary(duration_s=2.5))
+    assert value(metrics, "request_ttft_seconds_count", **M, streaming="false") == 1
 
 
 def test_every_metric_is_documented_with_its_kind_and_labels(metrics: EppMetrics):
     here = ("| `llm_d_epp_", "| `pointsman_epp_disagg_")
-    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith(here)]
+    current = PAGE.read_text().partition("## Former names")[0]
+    rows = [line.split("|") for line in current.splitlines() if line.startswith(here)]
     documented = sorted(
         f"{row[1].strip(' `')} {row[2].strip()} {','.join(row[3].replace('`', '').split(', '))}".replace(
             " -", ""
@@ -97,7 +180,7 @@ def test_a_request_is_counted_from_start_to_end(metrics: EppMetrics):
     request = metrics.for_request("m", "t", "f", 0)
     request.started(2000)
     assert value(metrics, "request_running", **M) == 1
-    request.first_byte(0.2, True)
+    request.first_byte(0.2)
     request.chunk_gap(0.05)
     usage = Usage(prompt_tokens=100, completion_tokens=11, total_tokens=111, cached_tokens=64)
     request.finished(
@@ -262,6 +345,12 @@ def test_decisions_in_stages_are_counted_with_what_was_left_out(metrics: EppMetr
         frozenset((plugin | {"stage": "encode"}).items()): 1,
         frozenset((plugin | {"stage": "prefill"}).items()): 2,
     }
+
+
+def test_a_decision_in_stages_without_a_model_is_counted_as_unknown(metrics: EppMetrics):
+    metrics.decided_in_stages(TypedName("t", "n"), "", "decode-only", [])
+    (labels,) = samples(metrics, "disagg_decision_total")
+    assert dict(labels)["model_name"] == "unknown"
 
 
 def test_model_names_of_decisions_in_stages_are_capped(metrics: EppMetrics):
