@@ -38,6 +38,8 @@ def _row(table: EndpointTable, endpoint: Endpoint, now: float, problem: str) -> 
         "address": endpoint.key,
         "labels": dict(spec.labels),
         "fresh": bool(table.fresh[slot]),
+        "trust": 1.0 if table.fresh[slot] else round(float(table.trust[slot]), 3),
+        "listens": not table.gone[slot],
         "dataAgeMs": round((now - updated_at) * 1000, 1) if updated_at else None,
         "problem": problem,
         "waiting": float(table.waiting[slot]),

@@ -109,4 +109,4 @@ class Scraper:
         for targets in list(self._targets.values()):
             for target in targets:
                 target.overdue(now)
-        self._table.expire(now - self.staleness_s)
+        self._table.expire(now, self.staleness_s)

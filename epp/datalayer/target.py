@@ -251,7 +251,7 @@ class Target:
             return
         self._connecting = None
         if self._is_own_address and self._lives():
-            self._shared.table.reached(self.endpoint.slot)
+            self._shared.table.reached(self.endpoint.slot, self._shared.clock())
         if connection.usable:
             self._ask(connection)
         else:

@@ -8,6 +8,9 @@ Two facts about load are kept apart. ``waiting``, ``running`` and ``kv_usage`` a
 at its last scrape; ``unseen`` counts requests assigned since that scrape began, which the server could
 not yet report. Queue depth as scorers see it is the sum, so a burst within one scrape interval spreads.
 
+A row whose measurements are older than the threshold is stale. What is known of it loses weight gradually
+(``trust``) in favour of a pessimistic guess; see ``Candidates.cautious``.
+
 A slot is reused after its endpoint is gone; ``generation`` tells the tenants of a slot apart, so a late
 release of a departed endpoint's request never touches its successor.
 """
@@ -37,7 +40,7 @@ MAX_ENDPOINTS: Final = 20_000
 
 _MEASURED: Final = (
     "waiting", "running", "kv_usage", "inflight", "inflight_tokens", "unseen", "unseen_next",
-    "fresh", "gone", "updated_at", "block_size", "num_blocks",
+    "fresh", "trust", "gone", "ejected", "warm_since", "updated_at", "block_size", "num_blocks",
 )  # fmt: skip
 """Columns that speak of the endpoint in a slot and are cleared when it leaves."""
 
@@ -111,8 +114,14 @@ class EndpointTable:
         """The same for the scrape under way."""
         self.fresh = np.zeros(capacity, dtype=np.bool_)
         """Whether the measured columns are younger than the staleness threshold."""
+        self.trust: Floats = np.zeros(capacity)
+        """What the last measurement of a stale row still counts for, 0 to 1; a fresh row's counts in full."""
         self.gone = np.zeros(capacity, dtype=np.bool_)
         """Whether nobody listens at the endpoint's own address, as far as is known."""
+        self.ejected = np.zeros(capacity, dtype=np.bool_)
+        """Whether the endpoint is left out because it failed requests."""
+        self.warm_since: Floats = np.zeros(capacity)
+        """When the endpoint came or came back, on the monotonic clock; 0 = it is warm."""
         self.updated_at: Floats = np.zeros(capacity)
         self.block_size = np.zeros(capacity, dtype=np.int64)
         """Engine KV block size in tokens; 0 = unknown."""
@@ -129,6 +138,10 @@ class EndpointTable:
         """How many live rows are not fresh; 0 lets the hot path skip the question."""
         self.absent = 0
         """How many live rows are gone; likewise."""
+        self.barred = 0
+        """How many live rows are ejected; likewise."""
+        self.warming = 0
+        """How many live rows are not warm; likewise."""
         self._by_id: dict[str, Endpoint] = {}
         self._by_key: dict[str, Endpoint] = {}
         self._free = list(range(capacity - 1, -1, -1))
@@ -180,8 +193,9 @@ class EndpointTable:
         del self._by_key[endpoint.key]
         if not self.fresh[slot]:
             self.stale -= 1
-        if self.gone[slot]:
-            self.absent -= 1
+        self.absent -= int(self.gone[slot])
+        self.barred -= int(self.ejected[slot])
+        self.warming -= int(self.warm_since[slot] > 0)
         self.endpoints[slot] = None
         self.generation[slot] += 1
         for column in _MEASURED:
@@ -236,23 +250,55 @@ class EndpointTable:
         if self.fresh[slot]:
             self.fresh[slot] = False
             self.stale += 1
+        self.trust[slot] = 0.0
         if gone and not self.gone[slot]:
             self.gone[slot] = True
             self.absent += 1
 
-    def reached(self, slot: int) -> None:
-        """Somebody listens at the endpoint's address again."""
+    def reached(self, slot: int, now: float) -> None:
+        """Somebody listens at the endpoint's address again; a server that has just come back warms up."""
         if self.gone[slot]:
             self.gone[slot] = False
             self.absent -= 1
+            self.warm_up(slot, now)
 
-    def expire(self, older_than: float) -> None:
-        """Mark rows last measured before ``older_than`` as stale."""
+    def eject(self, slot: int) -> None:
+        """Leave the endpoint out of the candidates while others remain."""
+        if not self.ejected[slot]:
+            self.ejected[slot] = True
+            self.barred += 1
+
+    def readmit(self, slot: int) -> None:
+        """Let an ejected endpoint be a candidate again."""
+        if self.ejected[slot]:
+            self.ejected[slot] = False
+            self.barred -= 1
+
+    def warm_up(self, slot: int, now: float) -> None:
+        """The endpoint begins to serve, or begins again."""
+        self.warming += int(self.warm_since[slot] == 0)
+        self.warm_since[slot] = now
+
+    def warmed_up(self, before: float) -> None:
+        """Endpoints that began before that moment are warm."""
         slots = self.all().slots
-        old = slots[self.fresh[slots] & (self.updated_at[slots] < older_than)]
+        since = self.warm_since[slots]
+        done = slots[(since > 0) & (since < before)]
+        self.warm_since[done] = 0.0
+        self.warming -= int(done.size)
+
+    def expire(self, now: float, staleness_s: float) -> None:
+        """Mark rows measured longer ago than ``staleness_s`` as stale; after twice that, trust is gone."""
+        slots = self.all().slots
+        age = now - self.updated_at[slots]
+        old = slots[self.fresh[slots] & (age > staleness_s)]
         if old.size:
             self.fresh[old] = False
+            self.trust[old] = 1.0
             self.stale += int(old.size)
+        if self.stale:
+            left = np.clip(2.0 - age / staleness_s, 0.0, 1.0)
+            self.trust[slots] = np.minimum(self.trust[slots], left)
 
     def _changed(self) -> None:
         self.version += 1
@@ -319,26 +365,48 @@ class Candidates:
         return narrowed
 
     def present(self) -> Candidates:
-        """Without the endpoints at which nobody listens; all of them when that would leave none."""
+        """Without the endpoints at which nobody listens and those ejected.
+
+        When that would leave none, the ejected ones come back first, then the others.
+        """
         table = self.table
-        if not table.absent:
-            return self
-        keep = ~table.gone[self.slots]
-        return self.where(keep) if keep.any() else self
+        if table.barred:
+            keep = ~(table.gone[self.slots] | table.ejected[self.slots])
+            if keep.any():
+                return self.where(keep)
+        if table.absent:
+            keep = ~table.gone[self.slots]
+            if keep.any():
+                return self.where(keep)
+        return self
+
+    def cautious(self, known: Floats, penalty: Floats | float = 0.0) -> Floats:
+        """Values per candidate, higher being worse, in which silence does not look like idleness.
+
+        A fresh row's value is what is ``known`` of it, a stale row's ``trust * known + (1 - trust) * guess``.
+        The guess is the worst of the fresh rows plus ``penalty`` but no better than what is known; without
+        fresh rows it is the penalty alone. ``trust`` falls from 1 to 0 between once and twice the staleness
+        threshold, and at once to 0 when nobody listens any more.
+        """
+        table, slots = self.table, self.slots
+        if not table.stale:
+            return known
+        fresh = table.fresh[slots]
+        guess = np.maximum(known, known[fresh].max() + penalty) if fresh.any() else penalty
+        return np.where(fresh, known, guess + table.trust[slots] * (known - guess))
 
     def queue_depth(self) -> Floats:
         """Requests waiting per candidate: reported, plus those booked since that report began.
 
-        A row without fresh metrics counts as the longest fresh queue, ``STALE_PENALTY`` and everything in
-        flight to it: silence must not look like idleness.
+        A stale row is guessed at the longest fresh queue, ``STALE_PENALTY`` and everything in flight to it.
         """
         table, slots = self.table, self.slots
         depth = table.waiting[slots] + table.unseen[slots]
-        if table.stale:
-            fresh = table.fresh[slots]
-            worst = depth[fresh].max() if fresh.any() else 0.0
-            depth = np.where(fresh, depth, worst + STALE_PENALTY + table.inflight[slots])
-        return depth
+        return self.cautious(depth, STALE_PENALTY + table.inflight[slots]) if table.stale else depth
+
+    def running(self) -> Floats:
+        """Requests running per candidate as reported; stale rows by ``cautious``."""
+        return self.cautious(self.table.running[self.slots])
 
     def few_queue_depths(self) -> list[float]:
         """``queue_depth`` as a list, for few candidates: below ``FEW`` lists are faster than arrays."""
@@ -362,11 +430,5 @@ class Candidates:
         return self._slot_list
 
     def kv_usage(self) -> Floats:
-        """KV-cache utilisation per candidate, 0 to 1; a stale row counts as the fullest fresh one."""
-        table, slots = self.table, self.slots
-        usage = table.kv_usage[slots]
-        if table.stale:
-            fresh = table.fresh[slots]
-            worst = usage[fresh].max() if fresh.any() else 0.0
-            usage = np.where(fresh, usage, worst)
-        return usage
+        """KV-cache utilisation per candidate, 0 to 1; stale rows by ``cautious``."""
+        return self.cautious(self.table.kv_usage[self.slots])

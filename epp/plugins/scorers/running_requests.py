@@ -2,8 +2,8 @@
 
 Counts what the server reported at its last scrape, not what was sent to it since; for that, use
 active-request-scorer. The smallest count scores 1.0; others fall linearly over the spread between smallest
-and largest, but over at least ``minSpread`` requests. Without fresh metrics an endpoint counts as the busiest
-fresh one.
+and largest, but over at least ``minSpread`` requests. An endpoint whose metrics grow stale gradually counts
+as the busiest fresh one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-import numpy as np
 
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
 from epp.interfaces.attributes import ENGINE_METRICS
@@ -44,10 +43,4 @@ class RunningRequestsScorer:
 
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """1.0 for the fewest running requests, less for more."""
-        table, slots = candidates.table, candidates.slots
-        running = table.running[slots]
-        if table.stale:
-            fresh = table.fresh[slots]
-            worst = running[fresh].max() if fresh.any() else 0.0
-            running = np.where(fresh, running, worst)
-        return fewer_is_better(running, self._min_spread)
+        return fewer_is_better(candidates.running(), self._min_spread)

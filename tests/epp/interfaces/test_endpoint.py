@@ -104,11 +104,50 @@ def test_stale_endpoint_looks_as_busy_as_the_busiest_fresh_one() -> None:
         table.begin_scrape(endpoint.slot)
         table.waiting[endpoint.slot], table.kv_usage[endpoint.slot] = waiting, usage
         table.end_scrape(endpoint.slot, 10.0 if endpoint is not c else 1.0)
-    table.expire(older_than=5.0)
+    table.expire(15.0, 5.0)
     table.book(c)
     assert table.stale == 1
     assert table.all().queue_depth().tolist() == [4.0, 9.0, 9.0 + STALE_PENALTY + 1.0]
     assert table.all().kv_usage().tolist() == [0.5, 0.2, 0.5]
+
+
+def test_trust_in_old_measurements_fades_between_once_and_twice_the_threshold() -> None:
+    table = EndpointTable()
+    old, busy = (table.add(spec(i)) for i in (1, 2))
+    for endpoint, waiting, running, usage, when in ((old, 2, 3, 0.4, 10.0), (busy, 6, 9, 0.2, 15.0)):
+        table.begin_scrape(endpoint.slot)
+        table.waiting[endpoint.slot], table.running[endpoint.slot] = waiting, running
+        table.kv_usage[endpoint.slot] = usage
+        table.end_scrape(endpoint.slot, when)
+    table.book(old)
+    depths = []
+    for now in (12.0, 14.0, 15.0, 16.0, 17.0):
+        table.expire(now, 4.0)
+        depths.append(table.all().queue_depth().tolist()[0])
+    guess = 6 + STALE_PENALTY + 1  # the longest fresh queue, the penalty, one in flight
+    assert depths == [3.0, 3.0, 3.0 + (guess - 3) / 4, 3.0 + (guess - 3) / 2, 3.0 + (guess - 3) * 3 / 4]
+    assert table.all().running().tolist() == [3 + 6 * 3 / 4, 9.0]
+    assert table.all().kv_usage().tolist() == [0.4, 0.2], "silence never improves what is known"
+    table.expire(18.5, 4.0)
+    assert table.all().queue_depth().tolist() == [guess, 6.0]
+
+
+def test_a_refused_connection_ends_the_trust_at_once_and_a_new_measurement_restores_it() -> None:
+    table = EndpointTable()
+    a, b = (table.add(spec(i)) for i in (1, 2))
+    for endpoint in (a, b):
+        table.begin_scrape(endpoint.slot)
+        table.end_scrape(endpoint.slot, 10.0)
+    table.distrust(a.slot)
+    assert table.all().queue_depth().tolist() == [STALE_PENALTY, 0.0]
+    table.expire(12.5, 5.0)
+    assert table.all().queue_depth().tolist() == [STALE_PENALTY, 0.0]
+    table.begin_scrape(a.slot)
+    table.end_scrape(a.slot, 13.0)
+    assert table.all().queue_depth().tolist() == [0.0, 0.0]
+    table.expire(20.5, 5.0)
+    assert table.trust[a.slot] == 0.5
+    assert table.trust[b.slot] == 0.0
 
 
 def test_without_any_fresh_metrics_only_inflight_counts() -> None:
@@ -138,11 +177,48 @@ def test_endpoints_at_which_nobody_listens_are_left_out_while_others_are_there()
     assert [e.key for e in table.all().present().endpoints] == [b.key]
     table.distrust(b.slot, gone=True)
     assert table.all().present() is table.all(), "when all seem gone, one may be wrong about it"
-    table.reached(b.slot)
+    table.reached(b.slot, 3.0)
     assert [e.key for e in table.all().present().endpoints] == [b.key]
     table.remove(a.spec.id)
     assert table.absent == 0
     assert not table.gone[table.add(spec(3)).slot]
+
+
+def test_ejected_endpoints_are_left_out_and_come_back_before_those_that_are_gone() -> None:
+    table = EndpointTable()
+    a, b, c = (table.add(spec(i)) for i in (1, 2, 3))
+    table.eject(a.slot)
+    table.eject(a.slot)
+    assert table.barred == 1
+    assert [e.key for e in table.all().present().endpoints] == [b.key, c.key]
+    table.distrust(b.slot, gone=True)
+    assert [e.key for e in table.all().present().endpoints] == [c.key]
+    table.eject(c.slot)
+    assert [e.key for e in table.all().present().endpoints] == [a.key, c.key]
+    table.readmit(a.slot)
+    table.readmit(a.slot)
+    assert [e.key for e in table.all().present().endpoints] == [a.key]
+    table.remove(c.spec.id)
+    assert table.barred == 0
+    assert not table.ejected[table.add(spec(4)).slot]
+
+
+def test_an_endpoint_warms_up_until_its_time_is_over_or_it_leaves() -> None:
+    table = EndpointTable()
+    a, b = (table.add(spec(i)) for i in (1, 2))
+    table.warm_up(a.slot, 5.0)
+    table.warm_up(b.slot, 6.0)
+    table.warm_up(a.slot, 7.0)
+    assert table.warming == 2
+    table.warmed_up(7.0)
+    assert (table.warming, table.warm_since[a.slot], table.warm_since[b.slot]) == (1, 7.0, 0.0)
+    table.remove(a.spec.id)
+    assert table.warming == 0
+    table.distrust(b.slot, gone=True)
+    table.reached(b.slot, 9.0)
+    assert (table.warming, table.warm_since[b.slot]) == (1, 9.0), "a server that came back is cold"
+    table.reached(b.slot, 10.0)
+    assert table.warm_since[b.slot] == 9.0
 
 
 class TableMachine(RuleBasedStateMachine):
