@@ -1,9 +1,9 @@
 """Request control: from a whole request to a destination.
 
-The director owns the order of the stages (parse, request headers, fairness id, candidates, data producers,
-admitters, schedule, pre-request) and the booking of the chosen endpoint. Everything between the first byte
-of a decision and its booking happens in one call on one thread, so two requests of a burst never decide on
-the same view of the load.
+The director owns the order of the stages (parse, request headers, fairness id, candidates, screeners, data
+producers, admitters, schedule, pre-request) and the booking of the chosen endpoint. Everything between the
+first byte of a decision and its booking happens in one call on one thread, so two requests of a burst never
+decide on the same view of the load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataplane.headers import (
     Headers,
 )
 from dataplane.plugin.base import TypedName
-from epp.candidates import locate
+from epp.candidates import common, locate
 from epp.graph import PluginGraph
 from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
 from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
@@ -97,6 +97,7 @@ class Director:
             (p.process_request_headers, recorder(timings, "RequestHeaderProcessor", p))
             for p in graph.request_header_processors
         ]
+        self._screeners = [(p.screen, recorder(timings, "Screener", p)) for p in graph.screeners]
         self._admitters = [(p.admit, recorder(timings, "Admitter", p)) for p in graph.admitters]
         self._response_headers = [
             (p, recorder(timings, "ResponseHeaderProcessor", p)) for p in graph.response_header_processors
@@ -136,6 +137,8 @@ class Director:
         candidates = locate(self.table, http.metadata if self._use_subset else None)
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
+        if self._screeners:
+            candidates = self._screen(request, candidates)
         for produce, record in self._produce:
             start = perf_counter()
             produce(request, candidates)
@@ -152,6 +155,18 @@ class Director:
         prefill = result.prefill_endpoint
         prefill_booking = None if prefill is None else self.table.book(prefill)
         return Admitted(request, parser, result, booking, set_headers, prefill_booking)
+
+    def _screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
+        """What every screener keeps of the candidates. ``ServiceUnavailableError`` when that is nobody."""
+        kept: list[Candidates] = []
+        for screen, record in self._screeners:
+            start = perf_counter()
+            kept.append(screen(request, candidates))
+            record(perf_counter() - start)
+        left = common(candidates, kept)
+        if not len(left):
+            raise ServiceUnavailableError("screeners eliminated all endpoint candidates")
+        return left
 
     def _schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
         start = perf_counter()

@@ -30,6 +30,7 @@ from epp.interfaces.request_control import (
     RequestHeaderProcessor,
     ResponseHeaderProcessor,
     ResponseObserver,
+    Screener,
 )
 from epp.plugins.catalog import ALIASES, BUILTIN
 
@@ -88,6 +89,7 @@ def build_graph(
         instances=MappingProxyType(instances.by_name),
         parsers=ParserTable(parsers),
         request_header_processors=tuple(instances.of(RequestHeaderProcessor)),
+        screeners=tuple(instances.of(Screener)),
         producers=tuple(producers),
         admitters=tuple(instances.of(Admitter)),
         profiles=MappingProxyType(profiles),
