@@ -181,9 +181,12 @@ class RolloutScreener:
             self._members = self._by_role(slots)
             self._all_present = self._weighed({r: [len(s) for s in m] for r, m in self._members.items()})
             self._read = slots
-        if not self._table.absent:
+        pool = self._table.all()
+        present = pool.present()
+        if present is pool:
             return self._all_present
-        there = ~self._table.gone
+        there = np.zeros(self._table.capacity, dtype=np.bool_)
+        there[present.slots] = True
         return self._weighed(
             {r: [int(np.count_nonzero(there[s])) for s in m] for r, m in self._members.items()}
         )

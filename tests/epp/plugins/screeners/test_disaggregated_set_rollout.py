@@ -105,13 +105,17 @@ def test_a_revision_without_a_required_role_gets_nothing():
     assert revisions(screener, table, x_revision="b") == set()
 
 
-def test_an_endpoint_nobody_listens_at_does_not_count():
+def test_an_endpoint_that_is_gone_or_ejected_does_not_count():
     table = rollout(a=(1, 2), b=(1, 2))
     screener = make_plugin(RolloutScreener, table, parameters("sum"))
     assert screener.shares() == {"a": 0.5, "b": 0.5}
     table.distrust(0, gone=True)
     assert screener.shares() == {"a": 0.0, "b": 1.0}
-    table.reached(0)
+    table.reached(0, 0.0)
+    assert screener.shares() == {"a": 0.5, "b": 0.5}
+    table.eject(5)
+    assert screener.shares() == {"a": 0.6, "b": 0.4}
+    table.readmit(5)
     assert screener.shares() == {"a": 0.5, "b": 0.5}
 
 
