@@ -27,7 +27,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -36,6 +36,7 @@ from prometheus_client.registry import Collector
 from dataplane.errors import ConfigError
 from dataplane.observability.exposition import CONTENT_TYPE, MetricSet
 from dataplane.plugin.base import Plugin
+from epp.interfaces.state import StateDumper
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -46,13 +47,6 @@ MAX_CONNECTIONS: Final = 64
 MAX_DECISIONS: Final = 200
 MAX_ENDPOINTS: Final = 20_000
 KEEPALIVE_S: Final = 30.0
-
-
-@runtime_checkable
-class StateDumper(Protocol):
-    """A plugin that shows what it holds; bounded, JSON-able."""
-
-    def dump_state(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +209,10 @@ class AdminServer:
 
     async def _plugins(self, _: web.Request) -> web.StreamResponse:
         now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
-        plugins = {name: _state(plugin) for name, plugin in self._pages.plugins().items()}
+        plugins: dict[str, Any] = {}
+        for name, plugin in list(self._pages.plugins().items()):
+            plugins[name] = _state(plugin)
+            await asyncio.sleep(0)
         return _json({"timestamp": now, "plugins": plugins})
 
 
