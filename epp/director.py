@@ -27,6 +27,7 @@ from dataplane.headers import (
 )
 from dataplane.plugin.base import TypedName
 from epp.candidates import common, locate
+from epp.conditional_decode import ConditionalDecode, wants_only_cached
 from epp.graph import PluginGraph
 from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
 from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
@@ -97,6 +98,7 @@ class Director:
             (p.process_request_headers, recorder(timings, "RequestHeaderProcessor", p))
             for p in graph.request_header_processors
         ]
+        self._conditional = ConditionalDecode(graph)
         self._screeners = [(p.screen, recorder(timings, "Screener", p)) for p in graph.screeners]
         self._admitters = [(p.admit, recorder(timings, "Admitter", p)) for p in graph.admitters]
         self._response_headers = [
@@ -150,6 +152,8 @@ class Director:
             if denial is not None:
                 raise ResourceExhaustedError(f"request cannot be admitted: {denial}")
         result = self._schedule(request, candidates)
+        if wants_only_cached(request.headers):
+            self._conditional.check(request, result)
         set_headers = self._prepare(request, result)
         booking = self.table.book(result.endpoints[0])
         prefill = result.prefill_endpoint
