@@ -15,14 +15,15 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from benchmarks import decision, extproc, extproc_report, routing, routing_report, scrape
+from benchmarks import extproc, extproc_report, routing, routing_report, schedule, scrape, study
 from benchmarks.children import BenchError
 from benchmarks.cpu import OtherProcesses
-from benchmarks.decision import DecisionOptions
 from benchmarks.envoy_config import Mode
 from benchmarks.extproc_plan import ExtProcOptions, Server
 from benchmarks.routing import Policy, RoutingOptions
+from benchmarks.schedule import ScheduleOptions
 from benchmarks.scrape import ScrapeOptions
+from benchmarks.study import StudyOptions
 from cli.arguments import Parser, Subparsers
 from dataplane.units import parse_duration
 
@@ -41,8 +42,9 @@ def add_parser(subparsers: Subparsers) -> None:
     measurements = parser.add_subparsers(parser_class=Parser, required=True, metavar="MEASUREMENT")
     add_extproc(measurements)
     add_routing(measurements)
-    add_decision(measurements)
+    add_schedule(measurements)
     add_scrape(measurements)
+    add_study(measurements)
 
 
 def add_extproc(measurements: Subparsers) -> None:
@@ -140,31 +142,31 @@ def run_routing(arguments: argparse.Namespace) -> int:
     return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
-def add_decision(measurements: Subparsers) -> None:
-    """Add `bench decision`."""
+def add_schedule(measurements: Subparsers) -> None:
+    """Add `bench schedule`."""
     parser = measurements.add_parser(
-        "decision",
+        "schedule",
         help="time the picker takes to decide one request",
         description="Measure the picker's decisions in this process, without any network.",
     )
-    flag = flags_of(parser, DecisionOptions())
+    flag = flags_of(parser, ScheduleOptions())
     flag("endpoints", numbers(at_least(1)), "sizes of the pool, comma-separated")
     flag("prompt-tokens", numbers(at_least(16)), "lengths of the prompt, comma-separated")
     flag("samples", at_least(1), "decisions per combination")
     flag("seed", int, "same seed, same requests and metrics")
     add_output(parser)
-    parser.set_defaults(run=guarded(run_decision))
+    parser.set_defaults(run=guarded(run_schedule))
 
 
-def run_decision(arguments: argparse.Namespace) -> int:
+def run_schedule(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
     others = OtherProcesses()
-    result = decision.run(options_of(DecisionOptions, arguments))
+    result = schedule.run(options_of(ScheduleOptions, arguments))
     others_cores = others.cores()
     judged = is_judged(arguments, others_cores)
-    print(decision.render(result, judged=judged))
-    complaints = decision.complaints(result)
-    write_json(arguments.json, benchmark="decision", result=result, complaints=complaints)
+    print(schedule.render(result, judged=judged))
+    complaints = schedule.complaints(result)
+    write_json(arguments.json, benchmark="schedule", result=result, complaints=complaints)
     return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
@@ -194,6 +196,38 @@ def run_scrape(arguments: argparse.Namespace) -> int:
     complaints = scrape.complaints(result)
     write_json(arguments.json, benchmark="scrape", result=result, complaints=complaints)
     return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+
+
+def add_study(measurements: Subparsers) -> None:
+    """Add `bench study`."""
+    parser = measurements.add_parser(
+        "study",
+        help="the traffic of llm-d's CPU study, next to its published figures",
+        description="Replay the traffic of llm-d's CPU study through Envoy and the picker.",
+    )
+    flag = flags_of(parser, StudyOptions())
+    flag("connections", at_least(1), "keep-alive connections of the load generator")
+    flag("stream-connections", at_least(1), "concurrent streams")
+    flag("answer-tokens", at_least(1), "chunks of a streamed answer")
+    flag("token-interval-ms", at_least(0.0), "time between two chunks")
+    flag("seconds", above(0.0), "length of a measured window; longer than one streamed answer takes")
+    flag("warmup-s", at_least(0.0), "load before each window")
+    flag("scrape-interval", duration, "how often the picker reads the endpoints' metrics")
+    flag("seed", int, "same seed, same requests")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_study))
+
+
+def run_study(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    result = study.run(options_of(StudyOptions, arguments))
+    others_cores = max(finding.measurement.foreign_cores for finding in result.findings)
+    print(study.render(result))
+    complaints = study.complaints(result)
+    write_json(arguments.json, benchmark="study", result=result, complaints=complaints)
+    return verdict(
+        complaints, others_cores, judged=is_judged(arguments, others_cores), checked=arguments.check
+    )
 
 
 def rate(text: str) -> float:

@@ -3,6 +3,7 @@
     RequestError                    code, HTTP status, OpenAI error type, dropped reason
     ├── BadRequestError             400  the body or a header cannot be understood
     ├── NotFoundError               404  no such model or route
+    ├── PreconditionFailedError     412  what the caller made a condition does not hold
     ├── PayloadTooLargeError        413  the body exceeds the configured cap
     ├── ResourceExhaustedError      429  admitted by nobody right now: saturated, filtered out, timed out
     ├── InternalError               500  a defect of ours; the detail goes to the log, not to the client
@@ -71,6 +72,15 @@ class NotFoundError(RequestError):
     status = 404
     error_type = "invalid_request_error"
     error_code = "model_not_found"
+
+
+class PreconditionFailedError(RequestError):
+    """What the caller made a condition does not hold."""
+
+    code = "PreconditionFailed"
+    status = 412
+    error_type = "invalid_request_error"
+    error_code = "precondition_failed"
 
 
 class PayloadTooLargeError(RequestError):

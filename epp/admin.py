@@ -2,7 +2,7 @@
 
     /metrics                        Prometheus text
     /healthz, /readyz               200 ok; readiness answers 503 with the reason
-    /debug/decisions?limit=20       the last decisions, newest first; also model=, endpoint=, ending=, traced=
+    /debug/decisions?limit=20       the last decisions, newest first
     /debug/decisions/<request id>   every kept decision of a request
     /debug/endpoints?limit=1000     the endpoint table, age and problems of its data
     /debug/plugins/state            what plugins show of their state
@@ -27,16 +27,16 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
-from dataplane.errors import ConfigError, did_you_mean
+from dataplane.errors import ConfigError
 from dataplane.observability.exposition import CONTENT_TYPE, MetricSet
 from dataplane.plugin.base import Plugin
-from epp.decisions import DecisionQuery
+from epp.interfaces.state import StateDumper
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -49,13 +49,6 @@ MAX_ENDPOINTS: Final = 20_000
 KEEPALIVE_S: Final = 30.0
 
 
-@runtime_checkable
-class StateDumper(Protocol):
-    """A plugin that shows what it holds; bounded, JSON-able."""
-
-    def dump_state(self) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminPages:
     """What the pages show. All callables are cheap and run on the event loop."""
@@ -63,8 +56,8 @@ class AdminPages:
     metrics: Sequence[MetricSet]
     collectors: Sequence[Collector] = ()
     """Collectors of ``prometheus_client``, exposed after ``metrics``; the process's own is always there."""
-    decisions: Callable[[DecisionQuery], Iterable[Any]]
-    """The newest decisions that are asked for, made one by one."""
+    decisions: Callable[[int], Iterable[Any]]
+    """The newest decisions, at most so many, made one by one."""
     decision: Callable[[str], Iterable[Any]]
     """Decisions of a request id; empty when none is kept."""
     endpoints: Callable[[int], Any]
@@ -192,7 +185,8 @@ class AdminServer:
         return _text("\n".join(line.strip() for line in lines.splitlines()) + "\n")
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
-        return await _listing(request, self._pages.decisions(_decision_query(request)))
+        limit = _limit(request, default=20, most=MAX_DECISIONS)
+        return await _listing(request, self._pages.decisions(limit))
 
     async def _decision(self, request: web.Request) -> web.StreamResponse:
         request_id = request.match_info["request_id"]
@@ -200,11 +194,7 @@ class AdminServer:
         if found:
             return await _listing(request, found)
         return _json(
-            {
-                "error": f"no decision of request {request_id!r} is kept; see --decision-log-size and "
-                "--explain-sampling"
-            },
-            404,
+            {"error": f"no decision of request {request_id!r} is kept; see --decision-log-size"}, 404
         )
 
     async def _endpoints(self, request: web.Request) -> web.StreamResponse:
@@ -219,7 +209,10 @@ class AdminServer:
 
     async def _plugins(self, _: web.Request) -> web.StreamResponse:
         now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
-        plugins = {name: _state(plugin) for name, plugin in self._pages.plugins().items()}
+        plugins: dict[str, Any] = {}
+        for name, plugin in list(self._pages.plugins().items()):
+            plugins[name] = _state(plugin)
+            await asyncio.sleep(0)
         return _json({"timestamp": now, "plugins": plugins})
 
 
@@ -262,27 +255,6 @@ def _limit(request: web.Request, *, default: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise web.HTTPBadRequest(text=f"limit must be a number from 1 to {most}\n")
     return max(1, min(int(text), most))
-
-
-def _decision_query(request: web.Request) -> DecisionQuery:
-    """The query's filters; 400 for one that does not exist."""
-    from aiohttp import web
-
-    known = ("limit", "model", "endpoint", "ending", "traced")
-    for name in request.query:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-            raise web.HTTPBadRequest(text=f"unknown parameter {name[:60]!r}{hint}\n")
-    traced = request.query.get("traced", "false")
-    if traced not in {"true", "false"}:
-        raise web.HTTPBadRequest(text="traced must be true or false\n")
-    return DecisionQuery(
-        limit=_limit(request, default=20, most=MAX_DECISIONS),
-        model=request.query.get("model", ""),
-        endpoint=request.query.get("endpoint", ""),
-        ending=request.query.get("ending", ""),
-        traced=traced == "true",
-    )
 
 
 def _text(text: str, status: int = 200) -> web.StreamResponse:

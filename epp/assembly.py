@@ -101,6 +101,7 @@ class Assembler:
         ]
         assembly.discovery.observe_with(observers)
         self._metrics.watch_prefix_indexes(prefix_indexes(assembly.graph))
+        self._metrics.plugins.watch(assembly.graph.instances.values())
 
     def _same_discovery(self, graph: PluginGraph, current: Assembly) -> bool:
         if self._options.endpoints_file:

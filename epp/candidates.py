@@ -1,4 +1,4 @@
-"""From the pool and a subset hint to the candidates of one request.
+"""From the pool, a subset hint and screeners to the candidates of one request.
 
 The hint is metadata of the request phase: a list of ``ip:port`` under the subset namespace, or the comma
 string that header-to-metadata filters produce. A bare IP means all its ports. Key absent: the whole pool;
@@ -10,7 +10,7 @@ is left: discovery may take a while to hear of it, and a dead server looks idle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,14 @@ from epp.interfaces.endpoint import Candidates, EndpointTable
 def locate(table: EndpointTable, metadata: Metadata | None) -> Candidates:
     """Candidates of a request with this metadata."""
     return _named(table, metadata).present()
+
+
+def common(candidates: Candidates, kept: Sequence[Candidates]) -> Candidates:
+    """Those of ``candidates`` that are in every set of ``kept``, in their order."""
+    for each in kept:
+        if each is not candidates:
+            candidates = candidates.where(np.isin(candidates.slots, each.slots))
+    return candidates
 
 
 def _named(table: EndpointTable, metadata: Metadata | None) -> Candidates:

@@ -1,9 +1,9 @@
 """Request control: from a whole request to a destination.
 
-The director owns the order of the stages (parse, request headers, fairness id, candidates, data producers,
-admitters, schedule, pre-request) and the booking of the chosen endpoint. Everything between the first byte
-of a decision and its booking happens in one call on one thread, so two requests of a burst never decide on
-the same view of the load.
+The director owns the order of the stages (parse, request headers, fairness id, candidates, screeners, data
+producers, admitters, schedule, pre-request) and the booking of the chosen endpoint. Everything between the
+first byte of a decision and its booking happens in one call on one thread, so two requests of a burst never
+decide on the same view of the load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from dataplane.headers import (
     Headers,
 )
 from dataplane.plugin.base import TypedName
-from epp.candidates import locate
+from epp.candidates import common, locate
+from epp.conditional_decode import ConditionalDecode, wants_only_cached
 from epp.graph import PluginGraph
 from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
 from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
@@ -97,6 +98,8 @@ class Director:
             (p.process_request_headers, recorder(timings, "RequestHeaderProcessor", p))
             for p in graph.request_header_processors
         ]
+        self._conditional = ConditionalDecode(graph)
+        self._screeners = [(p.screen, recorder(timings, "Screener", p)) for p in graph.screeners]
         self._admitters = [(p.admit, recorder(timings, "Admitter", p)) for p in graph.admitters]
         self._response_headers = [
             (p, recorder(timings, "ResponseHeaderProcessor", p)) for p in graph.response_header_processors
@@ -117,7 +120,8 @@ class Director:
         if body or (http.body is not None and headers.get(":method") == "POST"):
             parser = self.graph.parser_for(path)
             parsed = parser.parse(headers, path, body)
-        request = InferenceRequest(_request_id(headers), path, headers, body, parsed, self._clock())
+        request_id = headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES]
+        request = InferenceRequest(request_id or str(uuid4()), path, headers, body, parsed, self._clock())
         request.objective = headers.control(OBJECTIVE)
         request.priority = self._objects.current.priority_of(request.objective)
         for read, record in self._read_headers:
@@ -127,47 +131,46 @@ class Director:
         request.fairness_id = headers.control(FAIRNESS_ID) or request.fairness_id
         return request, parser
 
-    def unparsed(self, http: HttpRequest) -> InferenceRequest:
-        """A request that ``parse`` refuses, for the records: nothing is known of what is in it."""
-        headers = http.headers
-        path = request_path(headers)
-        return InferenceRequest(_request_id(headers), path, headers, b"", ParsedBody(), self._clock())
-
     def admit(self, request: InferenceRequest, parser: Parser | None, http: HttpRequest) -> Admitted:
         """Choose endpoints; book the primary, and the one that computes the prompt for it.
 
         After a ``RequestError`` nothing is booked.
         """
-        request.stage = "candidates"
-        trace = request.trace
         candidates = locate(self.table, http.metadata if self._use_subset else None)
-        if trace is not None:
-            trace.located(self.table, candidates, self._clock())
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
-        request.stage = "data producers"
+        if self._screeners:
+            candidates = self._screen(request, candidates)
         for produce, record in self._produce:
             start = perf_counter()
             produce(request, candidates)
             record(perf_counter() - start)
-        request.stage = "admission"
-        for (admit, record), plugin in zip(self._admitters, self.graph.admitters, strict=True):
+        for admit, record in self._admitters:
             start = perf_counter()
             denial = admit(request, candidates)
             record(perf_counter() - start)
-            if trace is not None:
-                count = len(candidates)
-                trace.judged("admitter", plugin, count, 0 if denial else count, denial or "admitted")
             if denial is not None:
                 raise ResourceExhaustedError(f"request cannot be admitted: {denial}")
-        request.stage = "scheduling"
         result = self._schedule(request, candidates)
-        request.stage = "pre-request"
+        if wants_only_cached(request.headers):
+            self._conditional.check(request, result)
         set_headers = self._prepare(request, result)
         booking = self.table.book(result.endpoints[0])
         prefill = result.prefill_endpoint
         prefill_booking = None if prefill is None else self.table.book(prefill)
         return Admitted(request, parser, result, booking, set_headers, prefill_booking)
+
+    def _screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
+        """What every screener keeps of the candidates. ``ServiceUnavailableError`` when that is nobody."""
+        kept: list[Candidates] = []
+        for screen, record in self._screeners:
+            start = perf_counter()
+            kept.append(screen(request, candidates))
+            record(perf_counter() - start)
+        left = common(candidates, kept)
+        if not len(left):
+            raise ServiceUnavailableError("screeners eliminated all endpoint candidates")
+        return left
 
     def _schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
         start = perf_counter()
@@ -175,12 +178,8 @@ class Director:
             result = self._scheduler.schedule(request, candidates)
         except RequestError:
             self._metrics.schedule_failed(request.target_model)
-            if request.trace is not None:
-                request.trace.decided(request, candidates, self.graph.profiles, None)
             raise
         self._metrics.scheduled(perf_counter() - start, request.target_model, result.endpoints[0])
-        if request.trace is not None:
-            request.trace.decided(request, candidates, self.graph.profiles, result)
         if result.decision:
             name: TypedName = self.graph.profile_handler.name  # type: ignore[attr-defined]  # all have one
             self._metrics.decided_in_stages(name, request.target_model, result.decision, result.left_out)
@@ -265,11 +264,6 @@ class Director:
                 failure = failure or error
         if failure is not None:
             raise failure
-
-
-def _request_id(headers: Headers) -> str:
-    """The client's or Envoy's; else a new one."""
-    return headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES] or str(uuid4())
 
 
 def _header_value(name: str, value: str) -> bytes:

@@ -45,6 +45,8 @@ DOWNSTREAM_CONNECTIONS_CAP = 10_000
 
 MESSAGE_TIMEOUT_S = 5
 """For answers to response headers when the body is not observed; full duplex knows no message timeout."""
+RETRY_AFTER_S = 1
+"""How soon a client may try again after 503: a restarted picker or a retried endpoint takes about as long."""
 
 
 def bootstrap(plan: Plan) -> dict[str, Any]:
@@ -195,18 +197,36 @@ def local_replies(plan: Plan) -> list[dict[str, Any]]:
     own = "!response.code_details.startsWith('pointsman_') && response.code_details != 'direct_response'"
     too_large = f"The request body is larger than {plan.max_body_bytes} bytes"
     details = "%LOCAL_REPLY_BODY% (%RESPONSE_CODE_DETAILS%)"
+    # Why Envoy gave up names parts that are nobody's business outside; the access log has it by request id.
+    logged = "; the gateway's access log says why under request id %REQ(X-REQUEST-ID)%"
     return [
         local_reply(
             f"{own} && response.code == 413", too_large, "invalid_request_error", "request_too_large"
         ),
         local_reply(f"{own} && response.code < 500", details, "invalid_request_error", "bad_request"),
-        local_reply(own, details, "server_error", "upstream_unavailable"),
+        local_reply(
+            f"{own} && response.code == 504",
+            f"No answer came in time{logged}",
+            "server_error",
+            "upstream_timeout",
+        ),
+        local_reply(
+            own,
+            f"No model server can take the request right now{logged}",
+            "server_error",
+            "upstream_unavailable",
+            retry_after_s=RETRY_AFTER_S,
+        ),
     ]
 
 
-def local_reply(expression: str, message: str, kind: str, code: str) -> dict[str, Any]:
+def local_reply(
+    expression: str, message: str, kind: str, code: str, *, retry_after_s: int | None = None
+) -> dict[str, Any]:
     """One rule: a CEL expression over the response, and the error object to answer with."""
+    retry_after = {"header": {"key": "retry-after", "value": str(retry_after_s)}}
     return {
+        **({} if retry_after_s is None else {"headers_to_add": [retry_after]}),
         "filter": {
             "extension_filter": {
                 "name": "envoy.access_loggers.extension_filters.cel",

@@ -149,6 +149,8 @@ def _measure(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         kind = "a duration such as 250ms" if hint is Duration else "a quantity such as 500M"
         return _wrong(f"expected {kind}, got {_name(raw)}", path, problems)
+    if hint is Quantity and str(raw).startswith("-"):
+        return _wrong("must not be negative", path, problems)
     try:
         return parse_duration(str(raw)) if hint is Duration else parse_quantity(str(raw))
     except ValueError as error:

@@ -59,6 +59,8 @@ _END_OF_STREAM: Final = b"\x10\x01"
 """In ``HttpBody`` and ``StreamedBodyResponse``."""
 _HEADERS_END: Final = b"\x18\x01"
 """In ``HttpHeaders``."""
+_CLEAR_BODY: Final = b"\x10\x01"
+"""In ``BodyMutation``."""
 _NO_METADATA: Final = b"\x42\x00"
 """Envoy's way to forward none."""
 _MAX_KNOWN_TAIL_BYTES: Final = 256
@@ -291,7 +293,7 @@ def encode(effect: Effect) -> tuple[bytes, ...]:
     if kind is AnswerHeaders:
         return (_answer(effect.proceed, 0x12 if effect.response else 0x0A),)  # type: ignore[union-attr]
     if kind is AnswerBody:
-        return (_answer(effect.proceed, 0x22 if effect.response else 0x1A),)  # type: ignore[union-attr]
+        return (_answer_body(effect),)  # type: ignore[arg-type]
     if kind is AnswerTrailers:
         return (b"\x32\x00" if effect.response else b"\x2a\x00",)  # type: ignore[union-attr]
     return (_immediate(effect),)  # type: ignore[arg-type]
@@ -322,10 +324,19 @@ def _answer(proceed: Proceed, tag: int) -> bytes:
     return wire
 
 
-def _encode_answer(proceed: Proceed, tag: int) -> bytes:
+def _answer_body(effect: AnswerBody) -> bytes:
+    tag = 0x22 if effect.response else 0x1A
+    if effect.body is None:
+        return _answer(effect.proceed, tag)
+    mutation = field(0x0A, effect.body) if effect.body else _CLEAR_BODY
+    return _encode_answer(effect.proceed, tag, field(0x1A, mutation))
+
+
+def _encode_answer(proceed: Proceed, tag: int, body_mutation: bytes = b"") -> bytes:
     common = b""
     if proceed.set_headers or proceed.remove_headers:
         common = field(0x12, _header_mutation(proceed.set_headers, proceed.remove_headers))
+    common += body_mutation
     if proceed.clear_route_cache:
         common += b"\x28\x01"
     out = field(tag, field(0x0A, common))

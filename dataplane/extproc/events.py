@@ -100,14 +100,35 @@ class ResponseTrailers(msgspec.Struct):
 Event = RequestHeaders | RequestBody | RequestTrailers | ResponseHeaders | ResponseBody | ResponseTrailers
 
 
-class Proceed:
-    """Go on: header changes, dynamic metadata, and whether routes are to be matched again.
+class BodyTransform(Protocol):
+    """Rewrites one body on its way, chunk by chunk."""
 
-    Values travel as raw bytes and replace what is there. An instance may be reused for many exchanges;
-    the codec keeps its encoded form with it.
+    def feed(self, chunk: bytes, end: bool) -> bytes:
+        """What is sent on for this chunk; the very chunk when nothing changes.
+
+        Bytes may be held back for a later chunk, all of them only until ``end``, which comes once, if the
+        body ends at all. STREAMED bodies that end in trailers have no answer left to carry them: what is
+        held back then is lost. An exception breaks the exchange off, since nobody knows what is missing.
+        """
+        ...
+
+
+class Proceed:
+    """Go on: header changes, dynamic metadata, whether routes are to be matched again, and body changes.
+
+    Values travel as raw bytes and replace what is there. An instance without body changes may be reused for
+    many exchanges; the codec keeps its encoded form with it. Content-length follows the body by itself.
     """
 
-    __slots__ = ("clear_route_cache", "metadata", "remove_headers", "set_headers", "wire")
+    __slots__ = (
+        "body",
+        "clear_route_cache",
+        "metadata",
+        "remove_headers",
+        "set_headers",
+        "transform",
+        "wire",
+    )
 
     def __init__(
         self,
@@ -115,11 +136,17 @@ class Proceed:
         remove_headers: Sequence[str] = (),
         metadata: Mapping[str, Mapping[str, Any]] | None = None,
         clear_route_cache: bool = False,
+        body: bytes | None = None,
+        transform: BodyTransform | None = None,
     ) -> None:
         self.set_headers = set_headers
         self.remove_headers = remove_headers
         self.metadata = metadata
         self.clear_route_cache = clear_route_cache
+        self.body = body
+        """In an answer to a request: what takes the place of its body. Unused when the body is not here."""
+        self.transform = transform
+        """In an answer to response headers: what the body is fed through. Unused when no body is shown."""
         self.wire: dict[int, bytes] = {}
         """Encoded forms by answer kind; written by the codec only."""
 
@@ -142,10 +169,12 @@ class AnswerHeaders(msgspec.Struct):
 
 
 class AnswerBody(msgspec.Struct):
-    """Answer to one body message outside full duplex: body unchanged, optionally header changes."""
+    """Answer to one body message outside full duplex, optionally with header changes."""
 
     response: bool
     proceed: Proceed
+    body: bytes | None = None
+    """What takes the place of the message's bytes; None leaves them as they are."""
 
 
 class StreamBody(msgspec.Struct):

@@ -13,7 +13,8 @@ idle stream). The request is then void, whatever the exchange still decides.
 
 The request body is collected only when the exchange needs it, up to a cap per stream (413 beyond) and a
 budget shared by all streams of a server (503 beyond). A deadline over the request phase is the driver's to
-keep: it calls ``expire``. After the decision nothing is buffered: chunks pass through one by one.
+keep: it calls ``expire``. After the decision nothing is buffered: chunks pass through one by one, those of
+the response through the exchange's transform if it has one.
 """
 
 from __future__ import annotations
@@ -28,17 +29,26 @@ from dataplane.errors import (
     PayloadTooLargeError,
     RequestError,
 )
+from dataplane.extproc.bodies import (
+    UNCHANGED,
+    announced_size,
+    replace,
+    set_length,
+    stream,
+    with_length,
+    without_length,
+)
 from dataplane.extproc.collected import BodyBudget, CollectedBody
 from dataplane.extproc.events import (
     AnswerBody,
     AnswerHeaders,
     AnswerTrailers,
     BodyMode,
+    BodyTransform,
     Effect,
     Event,
     Metadata,
     Modes,
-    Proceed,
     Reject,
     RequestBody,
     RequestHeaders,
@@ -46,7 +56,6 @@ from dataplane.extproc.events import (
     ResponseBody,
     ResponseHeaders,
     ResponseTrailers,
-    StreamBody,
 )
 from dataplane.extproc.exchange import (
     Decision,
@@ -71,10 +80,6 @@ from dataplane.extproc.phases import (
 )
 from dataplane.headers import Headers
 
-MAX_CHUNK_BYTES: Final = 62_000
-"""Body bytes in one answer: with its framing it stays below the 64 KiB that every proxy accepts."""
-
-_UNCHANGED: Final = Proceed()
 _NO_HEADERS: Final = Headers(())
 
 
@@ -107,8 +112,10 @@ class Session:
         "_request_complete",
         "_request_trailers",
         "_response",
+        "_response_size",
         "_response_trailers",
         "_resume",
+        "_transform",
         "phase",
     )
 
@@ -135,6 +142,8 @@ class Session:
         self._request_trailers = False
         self._response = RESPONSE_AWAITED
         self._response_trailers = False
+        self._response_size: int | None = None
+        self._transform: BodyTransform | None = None
         self._is_observer_broken = False
         self._ended = False
         self.phase = START
@@ -169,12 +178,12 @@ class Session:
         if not self._exchange.needs_request_body or not self._body_comes_in_time(mode):
             return self._decide(None)
         self.phase = COLLECTING
-        refusal = self._collected.refuse_announced(self._announced_size())
+        refusal = self._collected.refuse_announced(announced_size(self._headers) or 0)
         if refusal is not None:
             return self._reject(refusal)
         if mode in _ONE_MESSAGE:
             self._headers_answered = True
-            return [AnswerHeaders(False, _UNCHANGED)]
+            return [AnswerHeaders(False, UNCHANGED)]
         return []
 
     def _body_comes_in_time(self, mode: BodyMode) -> bool:
@@ -182,10 +191,6 @@ class Session:
         if mode is _STREAMED:
             return self._modes.body_without_waiting
         return mode is not _NONE
-
-    def _announced_size(self) -> int:
-        length = self._headers.get("content-length")
-        return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
 
     def _on_request_body(self, event: RequestBody) -> list[Effect]:
         phase = self.phase
@@ -196,10 +201,10 @@ class Session:
             if event.end_of_stream:
                 self.phase = ENDED
             if full_duplex:
-                return _stream(False, event.body, event.end_of_stream)
-            return [AnswerBody(False, _UNCHANGED)]
+                return stream(False, event.body, event.end_of_stream)
+            return [AnswerBody(False, UNCHANGED)]
         if phase is ENDED:
-            return [] if full_duplex else [AnswerBody(False, _UNCHANGED)]
+            return [] if full_duplex else [AnswerBody(False, UNCHANGED)]
         if phase is VOID:
             return []
         raise ProtocolError("a request body before its headers")
@@ -219,7 +224,7 @@ class Session:
             return self._reject(refusal)
         if event.end_of_stream:
             self._request_complete = True
-        elif mode is _BUFFERED_PARTIAL and self._collected.size != self._announced_size():
+        elif mode is _BUFFERED_PARTIAL and self._collected.size != (announced_size(self._headers) or 0):
             return self._reject(self._cut_short())
         elif mode not in _ONE_MESSAGE:
             return []
@@ -281,28 +286,35 @@ class Session:
         mode = self._modes.request
         is_over = self._request_complete or self._request_trailers
         self.phase = ENDED if is_over else PASSING
+        is_shown = self._body_messages and (is_over or self._headers_answered)
+        body = decision.body if is_shown else None
+        if body is not None:
+            decision = with_length(decision, self._headers, len(body))
         effects: list[Effect]
         if self._headers_answered:
-            effects = [AnswerBody(False, decision)]
-            effects += [AnswerBody(False, _UNCHANGED)] * (self._body_messages - 1)
+            effects = [AnswerBody(False, decision, body)]
+            effects += [AnswerBody(False, UNCHANGED)] * (self._body_messages - 1)
         else:
             effects = [AnswerHeaders(False, decision)]
             if mode is _FULL_DUPLEX_STREAMED:
-                self._forward_collected(effects)
+                self._forward(effects, body)
+            elif body is not None:
+                effects += replace(False, body, self._body_messages)
             else:
-                effects += [AnswerBody(False, _UNCHANGED)] * self._body_messages
+                effects += [AnswerBody(False, UNCHANGED)] * self._body_messages
         if self._request_trailers:
             effects.append(AnswerTrailers(False))
         self._collected.release()
         return effects
 
-    def _forward_collected(self, effects: list[Effect]) -> None:
-        """The collected body as streamed chunks; the end is marked iff a chunk, not trailers, brought it."""
+    def _forward(self, effects: list[Effect], body: bytes | None) -> None:
+        """The body, new or as collected; its end is marked iff a chunk, not trailers, brought it."""
         if not self._body_messages:
             return
-        body = self._collected.whole()
+        if body is None:
+            body = self._collected.whole()
         if body or self._request_complete:
-            effects += _stream(False, body, self._request_complete)
+            effects += stream(False, body, self._request_complete)
 
     def _replace_response(self, reject: Reject, ending: Ending = Ending.REJECTED) -> list[Effect]:
         """An immediate response: the last thing that is said on this stream."""
@@ -350,11 +362,17 @@ class Session:
             decision = rejection(error)
         except Exception as error:  # noqa: BLE001 - a defect in an observer must not cost the client its response
             self._on_defect(error)
-            decision = _UNCHANGED
+            decision = UNCHANGED
         if isinstance(decision, Reject):
             return self._replace_response(decision)
         if event.end_of_stream or self._modes.response is _NONE:
             self._complete_response()
+        elif decision.transform is not None:
+            self._transform = decision.transform
+            if self._modes.response in _ONE_MESSAGE:
+                self._response_size = announced_size(event.headers)
+            else:
+                decision = without_length(decision, event.headers)
         return [AnswerHeaders(True, decision)]
 
     def _on_response_body(self, event: ResponseBody) -> list[Effect]:
@@ -368,16 +386,32 @@ class Session:
         mode = self._modes.response
         full_duplex = mode is _FULL_DUPLEX_STREAMED
         if self._response is RESPONSE_COMPLETE:
-            return [] if full_duplex else [AnswerBody(True, _UNCHANGED)]
+            return [] if full_duplex else [AnswerBody(True, UNCHANGED)]
         # A buffered body is one message, even when trailers or the part that did not fit follow.
         end = event.end_of_stream or (not full_duplex and mode in _ONE_MESSAGE)
         if self._exchange.observes_response_body:
             self._observe(event.body, end)
+        if self._transform is not None:
+            return self._pass_transformed(self._transform, event.body, end)
         if end:
             self._complete_response()
         if full_duplex:
-            return _stream(True, event.body, end)
-        return [AnswerBody(True, _UNCHANGED)]
+            return stream(True, event.body, end)
+        return [AnswerBody(True, UNCHANGED)]
+
+    def _pass_transformed(self, transform: BodyTransform, chunk: bytes, end: bool) -> list[Effect]:
+        body = transform.feed(chunk, end)
+        if end:
+            self._complete_response()
+        if self._modes.response is _FULL_DUPLEX_STREAMED:
+            return stream(True, body, end) if body or end else []
+        if body is chunk:
+            return [AnswerBody(True, UNCHANGED)]
+        proceed = UNCHANGED
+        if self._response_size is not None:
+            # Of a body that is cut short, the rest passes unseen: only the difference is known.
+            proceed = set_length(self._response_size + len(body) - len(chunk))
+        return [AnswerBody(True, proceed, body)]
 
     def _on_response_trailers(self, event: ResponseTrailers) -> list[Effect]:
         if self._response is RESPONSE_VOID:
@@ -387,11 +421,17 @@ class Session:
         self._response_trailers = True
         if self._response is RESPONSE_AWAITED:
             self._begin_response()
+        effects: list[Effect] = []
         if self._response is RESPONSE_OPEN:
             if self._exchange.observes_response_body:
                 self._observe(b"", True)
+            if self._transform is not None:
+                rest = self._transform.feed(b"", True)
+                if rest and self._modes.response is _FULL_DUPLEX_STREAMED:
+                    effects = stream(True, rest, False)
             self._complete_response()
-        return [AnswerTrailers(True)]
+        effects.append(AnswerTrailers(True))
+        return effects
 
     def _observe(self, chunk: bytes, end: bool) -> None:
         if self._is_observer_broken:
@@ -443,18 +483,6 @@ class Session:
 
 def _too_late(decision: Decision) -> None:
     """Takes a decision that comes after the stream has gone."""
-
-
-def _stream(response: bool, body: bytes, end: bool) -> list[Effect]:
-    """Body bytes as chunks of at most ``MAX_CHUNK_BYTES``; an empty body is one empty chunk."""
-    size = len(body)
-    if size <= MAX_CHUNK_BYTES:
-        return [StreamBody(response, body, end)]
-    last = (size - 1) // MAX_CHUNK_BYTES * MAX_CHUNK_BYTES
-    return [
-        StreamBody(response, body[at : at + MAX_CHUNK_BYTES], end and at == last)
-        for at in range(0, size, MAX_CHUNK_BYTES)
-    ]
 
 
 _HANDLERS: Final[dict[type, Callable[[Session, object], list[Effect]]]] = {

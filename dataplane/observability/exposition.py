@@ -20,7 +20,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SLICE_SERIES: Final = 100
 """Series written between two chances for the loop to turn; a histogram of them takes about a millisecond."""
 
-Computed: TypeAlias = Callable[[], Iterable[tuple[Sequence[str], float]]]
+Computed: TypeAlias = Callable[[], Iterable[tuple[Sequence[str], float | Histogram]]]
 """Label values and value of every series, at the moment of asking."""
 
 AnyFamily: TypeAlias = Family[Counter] | Family[Gauge] | Family[Histogram]
@@ -36,12 +36,13 @@ class Description(NamedTuple):
     """Of a histogram's buckets, without infinity."""
 
 
-class _ComputedGauge(NamedTuple):
+class _Computed(NamedTuple):
     name: str
     help: str
     labels: tuple[str, ...]
     read: Computed
     kind: str = "gauge"
+    bounds: tuple[float, ...] = ()
 
 
 class _Twin(NamedTuple):
@@ -50,7 +51,7 @@ class _Twin(NamedTuple):
     name: str
     help: str
     labels: tuple[str, ...]
-    source: AnyFamily | _ComputedGauge
+    source: AnyFamily | _Computed
     positions: tuple[int, ...]
     """Of the labels among the source's."""
 
@@ -65,7 +66,7 @@ class MetricSet:
     def __init__(
         self, before_expose: Callable[[], None] | None = None, help_marks: Mapping[str, str] | None = None
     ) -> None:
-        self._families: dict[str, AnyFamily | _ComputedGauge | _Twin] = {}
+        self._families: dict[str, AnyFamily | _Computed | _Twin] = {}
         self._before_expose = before_expose
         """Brings the numbers up to date, for whoever keeps some of them aside."""
         self._help_marks = help_marks or {}
@@ -94,9 +95,20 @@ class MetricSet:
         self._declare(family)
         return family
 
-    def computed(self, name: str, help_text: str, labels: Sequence[str], read: Computed) -> None:
-        """Declare a gauge whose series are read when asked for."""
-        self._declare(_ComputedGauge(name, help_text, tuple(labels), read))
+    def computed(
+        self,
+        name: str,
+        help_text: str,
+        labels: Sequence[str],
+        read: Computed,
+        *,
+        kind: str = "gauge",
+        bounds: Sequence[float] = (),
+    ) -> None:
+        """Declare a metric whose series are read when asked for; those of a histogram with these ``bounds``
+        are ``Histogram``.
+        """
+        self._declare(_Computed(name, help_text, tuple(labels), read, kind, tuple(bounds)))
 
     def twin(self, name: str, of: str, labels: Mapping[str, str]) -> None:
         """Expose the declared metric ``of`` once more: ``labels`` are the twin's names of the source's labels
@@ -124,7 +136,7 @@ class MetricSet:
             while block := "".join(islice(lines, SLICE_SERIES)):
                 yield block
 
-    def _declare(self, family: AnyFamily | _ComputedGauge | _Twin) -> None:
+    def _declare(self, family: AnyFamily | _Computed | _Twin) -> None:
         if family.name in self._families:
             raise ValueError(f"metric {family.name} is declared twice")
         self._families[family.name] = family
@@ -133,22 +145,24 @@ class MetricSet:
         return next((mark for start, mark in self._help_marks.items() if name.startswith(start)), "")
 
 
-def _bounds(family: AnyFamily | _ComputedGauge | _Twin) -> tuple[float, ...]:
+def _bounds(family: AnyFamily | _Computed | _Twin) -> tuple[float, ...]:
     source = family.source if isinstance(family, _Twin) else family
-    number = None if isinstance(source, _ComputedGauge) else source.make()
+    if isinstance(source, _Computed):
+        return source.bounds
+    number = source.make()
     return tuple(number.bounds) if isinstance(number, Histogram) else ()
 
 
-def _lines(family: AnyFamily | _ComputedGauge | _Twin) -> Iterator[str]:
+def _lines(family: AnyFamily | _Computed | _Twin) -> Iterator[str]:
     if isinstance(family, _Twin):
         return _twin_lines(family)
-    return _computed_lines(family) if isinstance(family, _ComputedGauge) else _family_lines(family)
+    return _computed_lines(family) if isinstance(family, _Computed) else _family_lines(family)
 
 
 def _twin_lines(twin: _Twin) -> Iterator[str]:
     """One item per group of series that look the same to the twin; each is added up when it is its turn."""
     source, groups = twin.source, dict[tuple[str, ...], list[Any]]()
-    if isinstance(source, _ComputedGauge):
+    if isinstance(source, _Computed):
         for values, value in source.read():
             groups.setdefault(tuple(values[i] for i in twin.positions), []).append(value)
     else:
@@ -171,8 +185,14 @@ def _added(histograms: Sequence[Histogram]) -> Histogram:
     return total
 
 
-def _computed_lines(gauge: _ComputedGauge) -> Iterator[str]:
-    return (_line(gauge.name, _labels(gauge.labels, values), value) for values, value in gauge.read())
+def _computed_lines(family: _Computed) -> Iterator[str]:
+    for values, value in family.read():
+        labels = _labels(family.labels, values)
+        if isinstance(value, Histogram):
+            bounds = [*map(_number, value.bounds), "+Inf"]
+            yield _histogram_lines(family.name, labels, bounds, value)
+        else:
+            yield _line(family.name, labels, value)
 
 
 def _family_lines(family: AnyFamily) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 A registry is a fixed table of ``"module:Class"`` strings: looking at it imports nothing, resolving a type
 imports that plugin alone. Tests and out-of-tree plugins make a registry of their own instead of changing one.
+Types of the field that a process does not have can be listed with the reason, which is part of the error.
 """
 
 from __future__ import annotations
@@ -16,11 +17,21 @@ from dataplane.plugin.base import PluginInfo, Stability
 
 
 class PluginRegistry:
-    """Plugin types of one process. ``aliases`` maps a deprecated type string to the one that replaces it."""
+    """Plugin types of one process.
 
-    def __init__(self, entries: Mapping[str, str], aliases: Mapping[str, str] | None = None) -> None:
+    ``aliases`` maps a deprecated type string to the one that replaces it, ``absent`` a type string of the
+    field to what this build lacks for it.
+    """
+
+    def __init__(
+        self,
+        entries: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+        absent: Mapping[str, str] | None = None,
+    ) -> None:
         self.entries = MappingProxyType(dict(entries))
         self.aliases = MappingProxyType(dict(aliases or {}))
+        self.absent = MappingProxyType(dict(absent or {}))
         self._classes: dict[str, type[Any]] = {}
 
     def __contains__(self, plugin_type: str) -> bool:
@@ -31,23 +42,23 @@ class PluginRegistry:
 
     def extended(self, entries: Mapping[str, str]) -> PluginRegistry:
         """A registry with more entries; this one stays as it is."""
-        return PluginRegistry({**self.entries, **entries}, self.aliases)
+        return PluginRegistry({**self.entries, **entries}, self.aliases, self.absent)
 
     def canonical(self, plugin_type: str) -> str:
         """The type string itself, or the one that replaces it."""
         return self.aliases.get(plugin_type, plugin_type)
 
     def resolve(self, plugin_type: str) -> type[Any]:
-        """The class of a type, imported on first use. ``ConfigError`` with a suggestion when unknown."""
+        """The class of a type, imported on first use. ``ConfigError`` with a way out when there is none."""
         name = self.canonical(plugin_type)
         found = self._classes.get(name)
         if found is None:
             location = self.entries.get(name)
             if location is None:
+                reason = self.absent.get(name)
                 known = [*self.entries, *self.aliases]
-                raise ConfigError(
-                    f"plugin type '{plugin_type}' is not registered{did_you_mean(plugin_type, known)}"
-                )
+                way_out = f": {reason}" if reason else did_you_mean(plugin_type, known)
+                raise ConfigError(f"plugin type '{plugin_type}' is not registered{way_out}")
             found = self._classes[name] = _load(name, location)
         return found
 

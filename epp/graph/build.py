@@ -1,8 +1,8 @@
 """Building a plugin graph: create what is configured, fill in defaults, connect, check.
 
-Mistakes are collected as far as that makes sense: first those of single plugins and references, then, if
-there are none, those of the whole (missing producers, cycles). Nothing outside the new graph is touched, so a
-failed build leaves no trace.
+Mistakes are collected over the whole build: those of single plugins, of references and of the whole (missing
+producers, cycles). What only follows from another mistake is left out. Nothing outside the new graph is
+touched, so a failed build leaves no trace.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Final
 from dataplane.config.epp import EndpointPickerConfig, PluginRef, parse_epp_config
 from dataplane.config.problems import ConfigErrors, raise_any
 from dataplane.plugin.registry import PluginRegistry
-from epp.graph.data_layer import find_discovery, refuse_replication, wire_sources
+from epp.graph.data_layer import feeds_metrics, find_discovery, wire_sources
 from epp.graph.instances import Instances
+from epp.graph.layers import check_layers
 from epp.graph.model import PluginGraph
 from epp.graph.parser_table import ParserTable
 from epp.graph.producers import create_missing, in_order
 from epp.graph.profiles import DEFAULT_PROFILE, build_profiles, find_handler
+from epp.graph.unused import warn_of_unused
 from epp.interfaces.handle import Handle
 from epp.interfaces.request_control import (
     Admitter,
@@ -30,10 +32,12 @@ from epp.interfaces.request_control import (
     RequestHeaderProcessor,
     ResponseHeaderProcessor,
     ResponseObserver,
+    Screener,
 )
+from epp.plugins.absent import ABSENT
 from epp.plugins.catalog import ALIASES, BUILTIN
 
-REGISTRY: Final = PluginRegistry(BUILTIN, ALIASES)
+REGISTRY: Final = PluginRegistry(BUILTIN, ALIASES, ABSENT)
 """The built-in plugins."""
 
 DEFAULT_PARSERS: Final = ("openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser")
@@ -54,10 +58,12 @@ def load_graph(
         graph = build_graph(parsed.config, handle, allow_experimental=allow_experimental, registry=registry)
     except ConfigErrors as error:
         said = {problem.path for problem in parsed.problems if problem.path}
-        more = [problem for problem in error.errors if problem.path not in said]
+        found = [parsed.origins.of_error(problem) for problem in error.errors]
+        more = [problem for problem in found if problem.path not in said]
         raise ConfigErrors([*parsed.problems, *more]) from None
     raise_any(parsed.problems)
-    return replace(graph, warnings=(*parsed.warnings, *graph.warnings))
+    warnings = (parsed.origins.of_warning(text) for text in graph.warnings)
+    return replace(graph, warnings=(*parsed.warnings, *warnings))
 
 
 def build_graph(
@@ -76,18 +82,19 @@ def build_graph(
     handler = find_handler(names, instances)
     sources = wire_sources(config.data_layer, instances)
     discovery = find_discovery(config.data_layer, instances)
-    refuse_replication(config.data_layer, instances)
     _refuse_detector(config, instances)
+    create_missing(instances, engine_metrics=feeds_metrics(config.data_layer, sources))
+    producers = in_order(instances)
+    check_layers(instances)
     if handler is None or instances.problems:
         raise ConfigErrors(instances.problems)
-    create_missing(instances, engine_metrics=any(extractors for _, extractors in sources))
-    producers = in_order(instances)
-    raise_any(instances.problems)
+    warn_of_unused(instances, profiles, parsers, sources, discovery)
     return PluginGraph(
         config=config,
         instances=MappingProxyType(instances.by_name),
         parsers=ParserTable(parsers),
         request_header_processors=tuple(instances.of(RequestHeaderProcessor)),
+        screeners=tuple(instances.of(Screener)),
         producers=tuple(producers),
         admitters=tuple(instances.of(Admitter)),
         profiles=MappingProxyType(profiles),
@@ -113,7 +120,7 @@ def _parsers(config: EndpointPickerConfig, instances: Instances) -> list[Parser]
         if instances.is_known_type(name):
             plugin = instances.create(name, name, None, path)
         else:
-            plugin = instances.lookup(name, path)
+            plugin = instances.lookup(name, path, or_type=True)
         if isinstance(plugin, Parser):
             parsers.append(plugin)
         elif plugin is not None:

@@ -81,6 +81,13 @@ def _extractors(
     return found
 
 
+def feeds_metrics(spec: DataLayerSpec, sources: Sources) -> bool:
+    """Whether measured columns are fed, or would be but for a mistake that is noted already."""
+    listed = sum(len(entry.extractors) for entry in spec.sources)
+    wired = sum(len(extractors) for _, extractors in sources)
+    return wired > 0 or listed > 0
+
+
 def find_discovery(spec: DataLayerSpec, instances: Instances) -> EndpointDiscovery | None:
     """The endpoint discovery, if one is configured."""
     if spec.discovery is None:
@@ -93,12 +100,3 @@ def find_discovery(spec: DataLayerSpec, instances: Instances) -> EndpointDiscove
         instances.problem(f"the plugin '{spec.discovery.plugin_ref}' is not an endpoint discovery", path)
         return None
     return plugin
-
-
-def refuse_replication(spec: DataLayerSpec, instances: Instances) -> None:
-    """Sections whose plugins this build has none of."""
-    if spec.peer_discovery is not None and spec.peer_discovery.plugin_ref:
-        instances.problem("this build has no peer discovery plugin; remove it", "dataLayer.peerDiscovery")
-    if spec.cross_replica_syncer_plugin_ref:
-        message = "this build shares no state between replicas; remove it"
-        instances.problem(message, "dataLayer.crossReplicaSyncerPluginRef")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
@@ -32,6 +33,10 @@ class Instances:
         self._failed: set[str] = set()
         self._classes: dict[str, type[Any]] = {}
         self._configured: list[str] = []
+        self._unresolved: set[str] = set()
+        """Names whose type is not there: which roles they were to play is unknown."""
+        self.referenced: set[str] = set()
+        """Names that parameters of other plugins refer to."""
 
     def problem(self, message: str, path: str = "") -> None:
         """Note a mistake."""
@@ -98,6 +103,8 @@ class Instances:
         except ConfigError as error:
             self.problem(error.message, path)
             self._failed.add(name)
+            if name not in self._classes:
+                self._unresolved.add(plugin_type)
             return None
         if info.type != plugin_type:
             self.warnings.append(f"{path}: plugin type '{plugin_type}' is deprecated; use '{info.type}'")
@@ -124,6 +131,7 @@ class Instances:
     def _has_references(self, params: PluginParams, path: str) -> bool:
         """Whether every instance that parameters name is there; those that are not are noted."""
         named = params.references().items()
+        self.referenced.update(name for _, name in named)
         found = [self.lookup(name, f"{path}.parameters.{field}") is not None for field, name in named]
         return all(found)
 
@@ -147,15 +155,16 @@ class Instances:
         of_type = (p for p in self.by_name.values() if p.name.type == plugin_type)
         return next(of_type, None) or self.default(plugin_type)
 
-    def lookup(self, name: str, path: str) -> AnyPlugin | None:
-        """The instance a reference names; None after noting that there is none."""
+    def lookup(self, name: str, path: str, *, or_type: bool = False) -> AnyPlugin | None:
+        """The instance a reference names; None after noting that there is none.
+
+        ``or_type`` says that a type could have been named as well.
+        """
         plugin = self.by_name.get(name)
         if plugin is None and name and name not in self._failed:
-            known_type = name in self._registry
+            known = [*self.by_name, *self._configured, *(self._registry if or_type else ())]
             hint = (
-                f"; add `- type: {name}` to plugins"
-                if known_type
-                else did_you_mean(name, [*self.by_name, *self._configured])
+                f"; add `- type: {name}` to plugins" if name in self._registry else did_you_mean(name, known)
             )
             self.problem(f"references undefined plugin '{name}'{hint}", path)
         return plugin
@@ -167,6 +176,15 @@ class Instances:
     def has_failed(self, role: Any) -> bool:
         """Whether a plugin that implements an interface could not be created."""
         return any(issubclass(self._classes[name], role) for name in self._failed & self._classes.keys())
+
+    def failed_as(self, name: str) -> bool:
+        """Whether the plugin of this name could not be created."""
+        return name in self._failed
+
+    @property
+    def unresolved(self) -> AbstractSet[str]:
+        """Configured types that are not registered; each is noted as a problem."""
+        return self._unresolved
 
     def is_known_type(self, name: str) -> bool:
         """Whether a name is a plugin type rather than an instance."""

@@ -23,6 +23,7 @@ from epp.interfaces.request_control import (
     RequestHeaderProcessor,
     ResponseHeaderProcessor,
     ResponseObserver,
+    Screener,
 )
 from epp.interfaces.scheduling import ProfileHandler
 from epp.scheduling.profile import Profile
@@ -37,6 +38,7 @@ class PluginGraph:
     """All plugins by instance name."""
     parsers: ParserTable
     request_header_processors: tuple[RequestHeaderProcessor, ...]
+    screeners: tuple[Screener, ...]
     producers: tuple[DataProducer, ...]
     """Each after the producers of what it consumes."""
     admitters: tuple[Admitter, ...]

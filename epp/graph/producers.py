@@ -45,10 +45,14 @@ def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instanc
         return None
     if key.producer:
         named = instances.by_name.get(key.producer)
+        if instances.failed_as(key.producer):
+            return None
         reason = "which does not produce it" if named is not None else "which is not configured"
         instances.problem(f"'{name}' consumes {key.type_name} of '{key.producer}', {reason}", "plugins")
         return None
     plugin_type = DEFAULT_PRODUCERS.get(key.type_name)
+    if plugin_type is None and instances.unresolved:
+        return None
     if plugin_type is None:
         instances.problem(f"no default producer found for missing data key {key}, consumed by '{name}'")
         return None

@@ -20,8 +20,6 @@ DEFAULT_WEIGHT: Final = 1.0
 def build_profiles(config: EndpointPickerConfig, instances: Instances) -> dict[str, Profile]:
     """Profiles by name. Without any, one that uses every configured filter, scorer and picker in order."""
     specs = config.scheduling_profiles or [_everything(instances)]
-    if config.scheduling_profiles:
-        _warn_of_unused(config.scheduling_profiles, instances)
     profiles: dict[str, Profile] = {}
     for i, spec in enumerate(specs):
         profile = _profile(spec, f"schedulingProfiles[{i}]", instances)
@@ -39,10 +37,14 @@ def find_handler(profiles: Sequence[str], instances: Instances) -> ProfileHandle
         return None
     if handlers:
         handler = handlers[0]
-    elif instances.has_failed(ProfileHandler):
+    elif instances.has_failed(ProfileHandler) or any(_is_handler(t) for t in instances.unresolved):
         return None
     elif len(profiles) > 1:
-        instances.problem("no profile handler configured, but there are several profiles", "plugins")
+        instances.problem(
+            "no profile handler configured, but there are several profiles; add a plugin of type "
+            "disagg-profile-handler or header-profile-handler",
+            "plugins",
+        )
         return None
     else:
         handler = instances.default(DEFAULT_HANDLER)
@@ -87,6 +89,8 @@ def _profile(spec: SchedulingProfileSpec, path: str, instances: Instances) -> Pr
     if len(pickers) > 1:
         names = ", ".join(f"'{name}'" for name, _ in pickers)
         instances.problem(f"profile '{spec.name}' has several pickers: {names}; keep one", path)
+    if scorers and not any(weight for _, _, weight in scorers):
+        instances.warnings.append(f"{path}: every weight is 0, so all endpoints score alike")
     picker = pickers[0][1] if pickers else _default_picker(instances)
     return None if picker is None else Profile(spec.name, filters, scorers, picker)
 
@@ -100,8 +104,6 @@ def _default_picker(instances: Instances) -> Picker | None:
     return plugin if isinstance(plugin, Picker) else None
 
 
-def _warn_of_unused(specs: Sequence[SchedulingProfileSpec], instances: Instances) -> None:
-    used = {entry.plugin_ref for spec in specs for entry in spec.plugins}
-    for name, plugin in instances.by_name.items():
-        if name not in used and isinstance(plugin, Filter | Scorer):
-            instances.warnings.append(f"plugin '{name}' is configured, but no scheduling profile uses it")
+def _is_handler(unknown_type: str) -> bool:
+    """Whether a type that is not registered was meant as a handler: all are named so, typing errors apart."""
+    return "profile-hand" in unknown_type

@@ -36,10 +36,14 @@ class PrefixMatch(msgspec.Struct):
     block_size: int
     """Tokens in a block."""
 
+    def held_blocks(self, endpoint: Endpoint) -> float:
+        """Blocks of the prompt that an endpoint holds; 0 for one that was no candidate."""
+        held = self.matched[self.candidates.slots == endpoint.slot]
+        return float(held[0]) if held.size else 0.0
+
     def held_tokens(self, endpoint: Endpoint) -> int:
         """Tokens of the prompt that an endpoint holds; 0 for one that was no candidate."""
-        held = self.matched[self.candidates.slots == endpoint.slot]
-        return int(held[0]) * self.block_size if held.size else 0
+        return int(self.held_blocks(endpoint)) * self.block_size
 
 
 class InflightLoad(msgspec.Struct):

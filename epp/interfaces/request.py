@@ -5,15 +5,12 @@ Owned by the director from parse to the end of the response; plugins read it and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from dataplane.headers import Headers
 from dataplane.plugin.base import DataKey
-
-if TYPE_CHECKING:
-    from epp.interfaces.trace import DecisionTrace
 
 T = TypeVar("T")
 
@@ -48,9 +45,7 @@ class InferenceRequest:
         "priority",
         "received_at",
         "request_id",
-        "stage",
         "target_model",
-        "trace",
     )
 
     def __init__(
@@ -76,10 +71,6 @@ class InferenceRequest:
         self.received_at = received_at
         """Monotonic seconds at which the last byte of the body was here."""
         self.attributes: dict[DataKey[Any], Any] = {}
-        self.stage = "parse"
-        """Where in the director's order it is, or was when it was refused."""
-        self.trace: DecisionTrace | None = None
-        """Collects what its decision is based on, when somebody is to see that."""
 
     def get(self, key: DataKey[T]) -> T | None:
         """The value a producer left under ``key``."""

@@ -1,5 +1,5 @@
-"""The extension points around scheduling: parse, read headers, produce data, admit, prepare the request,
-and observe the response or add to its headers."""
+"""The extension points around scheduling: parse, read headers, screen, produce data, admit, prepare the
+request, and observe the response or add to its headers."""
 
 from __future__ import annotations
 
@@ -51,6 +51,17 @@ class RequestHeaderProcessor(Protocol):
     """
 
     def process_request_headers(self, request: InferenceRequest) -> None: ...
+
+
+@runtime_checkable
+class Screener(Protocol):
+    """Narrows the candidates before anything is computed for them or a profile sees them.
+
+    Each screener is given the full set, and what all of them keep remains; nobody left is 503. It may keep
+    state, so it is asked exactly once per request.
+    """
+
+    def screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates: ...
 
 
 @runtime_checkable

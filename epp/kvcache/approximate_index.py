@@ -18,9 +18,10 @@ blocks, as its engine counts; what the index occupies is counted in keys, as mem
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -56,6 +57,17 @@ class Touch(msgspec.Struct, gc=False):
     """Blocks of the prompt that were held before, counted from the first."""
     before: int
     """Stamp of the deepest of those; 0 = none, or its request has not been confirmed."""
+
+
+class Holdings(NamedTuple):
+    """How much one endpoint holds."""
+
+    slot: int
+    generation: int
+    blocks: int
+    keys: int
+    unconfirmed: int
+    """Prompts sent there whose computation has not been seen."""
 
 
 class _Holding:
@@ -207,6 +219,20 @@ class ApproximateIndex:
         if holding is not None:
             self._unmark(holding.stamps, holding.bit)
             self._share_among(len(self._holdings))
+
+    def largest(self, count: int) -> list[Holdings]:
+        """The endpoints that hold most blocks, most first."""
+        found = heapq.nlargest(count, self._holdings.items(), key=lambda item: item[1].blocks)
+        return [
+            Holdings(slot, each.generation, each.blocks, len(each.stamps), len(each.pending))
+            for slot, each in found
+        ]
+
+    @property
+    def keys(self) -> tuple[int, int, int]:
+        """Distinct keys, (endpoint, key) pairs, and the most pairs there may be."""
+        pairs = sum(len(holding.stamps) for holding in self._holdings.values())
+        return len(self._masks), pairs, self._max_keys
 
     def slots(self) -> dict[int, int]:
         """Slot -> generation of every endpoint the index knows."""

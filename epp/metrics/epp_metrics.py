@@ -18,6 +18,7 @@ from epp.interfaces.endpoint import Endpoint, EndpointTable
 from epp.metrics import pool
 from epp.metrics.catalog import FIELD_STAGE, PLUGIN_LABELS, PREFIX, ProcessFamilies, RequestFamilies
 from epp.metrics.legacy import declare_twins
+from epp.metrics.plugins import PluginNumbers
 from epp.metrics.request import RequestMetrics
 
 BYTES_PER_TOKEN: Final = 4
@@ -83,6 +84,7 @@ class EppMetrics:
         self._requests = RequestFamilies(self.numbers)
         self._process = ProcessFamilies(self.numbers, streams=stream_metrics)
         pool.declare(self.numbers, table, pool_name)
+        self.plugins = PluginNumbers(self.numbers)
         self.plugin_timings = PluginTimings(self._process.plugins)
         self._unfolded = 0
         self._models = LabelCap()

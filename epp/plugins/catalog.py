@@ -23,6 +23,8 @@ BUILTIN: Final[Mapping[str, str]] = {
     "inflight-load-producer": "epp.plugins.producers.inflight_load:InflightLoadProducer",
     "session-id-producer": "epp.plugins.producers.session_id:SessionIdProducer",
     "agent-identity": "epp.plugins.producers.agent_identity:AgentIdentity",
+    # screeners
+    "disaggregatedset-rollout-screener": "epp.plugins.screeners.disaggregated_set_rollout:RolloutScreener",
     # admitters
     "probabilistic-admitter": "epp.plugins.admitters.probabilistic:ProbabilisticAdmitter",
     # filters

@@ -7,11 +7,11 @@ others. Owned by one plugin instance and used on the thread that owns the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from epp.interfaces.endpoint import Candidates, EndpointSpec, EndpointTable, Floats
+from epp.interfaces.endpoint import Candidates, EndpointSpec, EndpointTable, Floats, Slots
 
 
 class EndpointFacts:
@@ -69,3 +69,37 @@ class SpecFilter:
         kept = candidates.where(self._passes.of(candidates)[0] > 0)
         self._last = (candidates, version, kept)
         return kept
+
+
+class SlotsByLabel:
+    """Which slots carry which value of a label, worked out once for each version of the table."""
+
+    def __init__(
+        self, table: EndpointTable, key: str, test: Callable[[EndpointSpec], bool] = lambda spec: True
+    ) -> None:
+        self._table = table
+        self._key = key
+        self._test = test
+        self._version = -1
+        self._slots: dict[str, Slots] = {}
+
+    @property
+    def by_value(self) -> Mapping[str, Slots]:
+        """Value -> slots of the endpoints with that value that pass the test; the same object per version."""
+        if self._version != self._table.version:
+            slots: dict[str, list[int]] = {}
+            for endpoint in self._table.all().endpoints:
+                value = endpoint.spec.labels.get(self._key)
+                if value is not None and self._test(endpoint.spec):
+                    slots.setdefault(value, []).append(endpoint.slot)
+            self._slots = {value: np.array(found, dtype=np.intp) for value, found in slots.items()}
+            self._version = self._table.version
+        return self._slots
+
+    def kept(self, candidates: Candidates, value: str) -> Candidates:
+        """Those with this value; possibly none."""
+        wanted = np.zeros(self._table.capacity, dtype=np.bool_)
+        slots = self.by_value.get(value)
+        if slots is not None:
+            wanted[slots] = True
+        return candidates.where(wanted[candidates.slots])

@@ -1,4 +1,4 @@
-"""Label selectors as Kubernetes writes them: ``matchLabels`` and ``matchExpressions``.
+"""Label selectors as Kubernetes writes them: ``matchLabels`` and ``matchExpressions``, or a line of text.
 
 A selector matches labels that meet every requirement; one without requirements matches everything. ``NotIn``
 and ``DoesNotExist`` are met by labels without the key. Labels of endpoints from files may be any text, so
@@ -7,8 +7,9 @@ values are not held to Kubernetes' alphabet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -77,3 +78,41 @@ class LabelSelector(PluginParams, frozen=True):
             )
 
         return matches
+
+
+_TEXT_REQUIREMENT: Final = re.compile(
+    r"""\s*(?:
+        (?P<key>[^\s,=!()]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^\s,=!()]*)
+      | (?P<set_key>[^\s,=!()]+)\s+(?P<set_op>in|notin)\s*\((?P<values>[^()]*)\)
+      | (?P<absent>!)?\s*(?P<bare>[^\s,=!()]+)
+    )\s*(?:,|$)""",
+    re.VERBOSE,
+)
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """A selector from its text, such as ``app=a,tier in (x, y),!canary``. ``ConfigError`` for other text."""
+    found: list[Requirement] = []
+    position = 0
+    while position < len(text):
+        match = _TEXT_REQUIREMENT.match(text, position)
+        if match is None:
+            raise ConfigError(
+                f"{text[position:].strip()!r} is no label selector; write key=value, key!=value, "
+                "key in (a, b), key notin (a, b), key or !key, joined by commas"
+            )
+        found.append(_requirement(match))
+        position = match.end()
+    return LabelSelector(match_expressions=found)
+
+
+def _requirement(match: re.Match[str]) -> Requirement:
+    if match["key"]:
+        operator: Literal["In", "NotIn"] = "NotIn" if match["op"] == "!=" else "In"
+        return Requirement(key=match["key"], operator=operator, values=[match["value"]])
+    if match["set_key"]:
+        values = [value.strip() for value in match["values"].split(",")]
+        return Requirement(
+            key=match["set_key"], operator="In" if match["set_op"] == "in" else "NotIn", values=values
+        )
+    return Requirement(key=match["bare"], operator="DoesNotExist" if match["absent"] else "Exists")

@@ -13,9 +13,10 @@ the session with it. An answer of 502, 503 or 504 pins nothing, and in a map it 
 from __future__ import annotations
 
 import binascii
+import hashlib
 from base64 import b64decode, b64encode
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -31,6 +32,7 @@ from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.request_control import ResponseHead
 from epp.interfaces.scheduling import SchedulingResult
+from epp.interfaces.state import listing
 from epp.plugins.session_ids import bounded, from_header
 
 MAX_SESSIONS: Final = 100_000
@@ -145,6 +147,12 @@ class SessionMap:
         if pin is not None and pin[0] == endpoint_id:
             del self._pins[session]
 
+    def latest(self) -> Iterator[tuple[str, str, float]]:
+        """Session, endpoint id and idle seconds, used last first; sessions that have ended are not swept."""
+        now = self._clock()
+        for session, (endpoint_id, used_at) in reversed(self._pins.items()):
+            yield session, endpoint_id, now - used_at
+
     def _sweep(self, now: float) -> None:
         for _ in range(MAX_SWEPT):
             session = next(iter(self._pins), None)
@@ -212,6 +220,20 @@ class SessionAffinity:
                 self._sessions.end(session, chosen.spec.id)
             elif endpoint is not chosen:
                 self._sessions.put(session, endpoint.spec.id)
+
+    def dump_state(self) -> dict[str, Any]:
+        """Where sessions are, used last first. Ids are hashed: knowing one may be all it takes to join it."""
+        if self._sessions is None:
+            return {"strategy": "encoded_endpoint_header", "header": self._token_header}
+        latest = (
+            {
+                "sessionSha256": hashlib.sha256(session.encode("utf-8", "surrogateescape")).hexdigest()[:16],
+                "endpoint": endpoint_id,
+                "idleSeconds": round(idle_s, 3),
+            }
+            for session, endpoint_id, idle_s in self._sessions.latest()
+        )
+        return {"strategy": "session_id", **listing("sessions", latest, len(self._sessions))}
 
     def _session(self, request: InferenceRequest) -> str:
         """The session id of the first source that has one."""

@@ -11,6 +11,7 @@ from dataplane.errors import (
     InternalError,
     NotFoundError,
     PayloadTooLargeError,
+    PreconditionFailedError,
     RequestError,
     ResourceExhaustedError,
     ServiceUnavailableError,
@@ -24,6 +25,15 @@ ALL = [
     # error, status, code counted, type and code in the body, retry-after, dropped reason
     (BadRequestError, 400, "BadRequest", "invalid_request_error", None, None, ""),
     (NotFoundError, 404, "NotFound", "invalid_request_error", "model_not_found", None, ""),
+    (
+        PreconditionFailedError,
+        412,
+        "PreconditionFailed",
+        "invalid_request_error",
+        "precondition_failed",
+        None,
+        "",
+    ),
     (PayloadTooLargeError, 413, "PayloadTooLarge", "invalid_request_error", "request_too_large", None, ""),
     (ResourceExhaustedError, 429, "ResourceExhausted", "rate_limit_error", None, 1, "rejected-saturated"),
     (InternalError, 500, "Internal", "server_error", None, None, ""),

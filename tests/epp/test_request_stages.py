@@ -5,13 +5,13 @@ import logging
 import pytest
 
 from dataplane.config.problems import ConfigErrors
-from dataplane.errors import BadRequestError, ResourceExhaustedError
+from dataplane.errors import BadRequestError, ResourceExhaustedError, ServiceUnavailableError
 from dataplane.extproc.events import Proceed
 from dataplane.extproc.exchange import Ending
 from dataplane.headers import DESTINATION_ENDPOINT
 from epp.director import FAILURE_LOG_INTERVAL_S
 from tests.support.pool import make_table
-from tests.support.request_path import Rig, graph_of, request_of, response
+from tests.support.request_path import Rig, destination, graph_of, request_of, response
 from tests.support.request_plugins import CALLS
 
 
@@ -136,3 +136,36 @@ def test_what_a_header_plugin_leaves_needs_no_data_producer():
     assert (len(graph.request_header_processors), graph.producers) == (1, ())
     with pytest.raises(ConfigErrors, match="no default producer found for missing data key Right"):
         graph_of("- type: right-reader\n", make_table(1))
+
+
+def picky(name: str, *keep: str) -> str:
+    return f"- {{type: picky-screener, name: {name}, parameters: {{keep: [{', '.join(keep)}]}}}}\n"
+
+
+def test_every_screener_sees_all_candidates_and_what_all_keep_goes_on():
+    rig = Rig(picky("a", "e0", "e1") + picky("b", "e2", "e1") + "- type: tell-tale\n", make_table(3))
+    exchange, decision = rig.ask()
+    assert destination(decision) == "10.0.0.2:8000"
+    assert request_of(exchange).get(CALLS) == [
+        "tell-tale: request headers",
+        "a: screen 3",
+        "b: screen 3",
+        "tell-tale: produce",
+        "tell-tale: admit among 1",
+        "tell-tale: pre-request",
+    ]
+
+
+@pytest.mark.parametrize("plugins", [picky("a"), picky("a", "e0") + picky("b", "e1")])
+def test_screeners_that_leave_nobody_are_503_and_nothing_else_is_asked(plugins: str):
+    rig = Rig(plugins + "- type: tell-tale\n")
+    with pytest.raises(ServiceUnavailableError) as caught:
+        rig.ask()
+    error = caught.value
+    assert (error.status, error.message, error.dropped_reason) == (
+        503,
+        "screeners eliminated all endpoint candidates",
+        "rejected-no-endpoints",
+    )
+    assert rig.table.inflight.sum() == 0
+    assert next(iter(rig.decisions.recent()))["error"] == f"ServiceUnavailable: {error.message}"

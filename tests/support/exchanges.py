@@ -116,6 +116,30 @@ class RecordingExchange:
             raise self.end_error
 
 
+class HoldingTransform:
+    """Makes every "a" longer and drops every "l", and always holds some bytes back."""
+
+    def __init__(self, hold: int) -> None:
+        self._hold = hold
+        self._held = b""
+        self.fed: list[tuple[bytes, bool]] = []
+
+    @staticmethod
+    def change(body: bytes) -> bytes:
+        """What becomes of a body."""
+        return body.replace(b"l", b"").replace(b"a", b"AAAAA")
+
+    def feed(self, chunk: bytes, end: bool) -> bytes:
+        self.fed.append((chunk, end))
+        changed = self.change(chunk)
+        if changed == chunk and not self._held and not self._hold:
+            return chunk
+        data = self._held + changed
+        cut = len(data) if end else max(0, len(data) - self._hold)
+        self._held = data[cut:]
+        return data[:cut]
+
+
 def _answer(decision: Decision | Exception | None) -> Decision | None:
     if isinstance(decision, Exception):
         raise decision

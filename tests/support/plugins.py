@@ -143,6 +143,23 @@ class RoundProducer(RightProducer):
     consumes: Sequence[DataKey[Any]] = (LEFT,)
 
 
+class SelfProducer(RightProducer):
+    """Makes LEFT out of LEFT."""
+
+    info: ClassVar = PluginInfo("self-producer")
+    produces: Sequence[DataKey[Any]] = (LEFT,)
+    consumes: Sequence[DataKey[Any]] = (LEFT,)
+
+
+class EarlyReader(Base):
+    """Reads RIGHT when only the headers have been seen."""
+
+    info: ClassVar = PluginInfo("early-reader")
+    consumes: Sequence[DataKey[Any]] = (RIGHT,)
+
+    def process_request_headers(self, request: InferenceRequest) -> None: ...
+
+
 class LeftFilter(AllFilter):
     """A filter that needs LEFT."""
 
@@ -212,7 +229,8 @@ class Watcher(Base):
 
 TEST_PLUGINS = (
     AllFilter, FilterAndScorer, AlphaFilter, FussyFilter, PairFilter, ManyHandler, LeftProducer,
-    RightProducer, RoundProducer, LeftFilter, TextSource, TextExtractor, Nowhere, Watcher,
+    RightProducer, RoundProducer, SelfProducer, EarlyReader, LeftFilter, TextSource, TextExtractor,
+    Nowhere, Watcher,
 )  # fmt: skip
 
 TEST_REGISTRY = REGISTRY.extended({p.info.type: f"{__name__}:{p.__name__}" for p in TEST_PLUGINS})

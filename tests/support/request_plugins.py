@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
+import numpy as np
 
 from dataplane.errors import BadRequestError, ResourceExhaustedError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams
@@ -91,6 +92,24 @@ class HeaderProvider(Base):
         request.put(RIGHT, 2)
 
 
+class PickyParams(PluginParams, frozen=True):
+    """Endpoints that are kept, by name."""
+
+    keep: list[str] = msgspec.field(default_factory=list)
+
+
+class PickyScreener(Base):
+    """Keeps the endpoints it was told to."""
+
+    info: ClassVar = PluginInfo("picky-screener", PickyParams)
+
+    def screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
+        calls = request.get(CALLS) or []
+        request.put(CALLS, [*calls, f"{self.name.name}: screen {len(candidates)}"])
+        keep = [endpoint.spec.name in self.params.keep for endpoint in candidates.endpoints]
+        return candidates.where(np.array(keep, dtype=np.bool_))
+
+
 REQUEST_REGISTRY = TEST_REGISTRY.extended(
-    {p.info.type: f"{__name__}:{p.__name__}" for p in (TellTale, RightReader, HeaderProvider)}
+    {p.info.type: f"{__name__}:{p.__name__}" for p in (TellTale, RightReader, HeaderProvider, PickyScreener)}
 )

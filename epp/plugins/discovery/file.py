@@ -28,12 +28,12 @@ from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import MAX_ENDPOINTS, EndpointSpec
 from epp.interfaces.handle import Handle
+from epp.interfaces.state import listing
 
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_NAME: Final = 253
 """Characters of a name, namespace, label key or label value."""
 MAX_LABELS: Final = 64
-MAX_SHOWN: Final = 100
 """Endpoints in a dump of the plugin's state."""
 
 FIELDS: Final = ("name", "namespace", "address", "port", "labels")
@@ -94,13 +94,15 @@ class FileDiscovery:
         return found
 
     def dump_state(self) -> dict[str, Any]:
-        """The file and the endpoints it gave, at most ``MAX_SHOWN`` of them."""
+        """The file and the endpoints it gave."""
         return {
             "path": self._path,
             "watchFile": self._watch,
-            "totalEndpoints": len(self._endpoints),
-            "truncated": len(self._endpoints) > MAX_SHOWN,
-            "endpoints": [{"id": spec.id, "address": spec.key} for spec in self._endpoints[:MAX_SHOWN]],
+            **listing(
+                "endpoints",
+                ({"id": spec.id, "address": spec.key} for spec in self._endpoints),
+                len(self._endpoints),
+            ),
         }
 
     def _keep(self, problems: list[str]) -> DiscoveredSet:

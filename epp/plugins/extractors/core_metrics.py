@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.data_layer import Measurements
 from epp.interfaces.endpoint import Endpoint
 from epp.interfaces.handle import Handle
+from epp.interfaces.state import listing
 
 log = logging.getLogger(__name__)
 
@@ -151,6 +152,14 @@ class CoreMetricsExtractor:
     def reader(self, endpoint: Endpoint) -> Callable[[bytes], Measurements]:
         """A reader for this endpoint's engine; it remembers positions, so it serves one endpoint only."""
         return EngineReader(self._engines[self._engine_of(endpoint)]).read
+
+    def dump_state(self) -> dict[str, Any]:
+        """Engines that are known, and names of engines that endpoints have and nobody mapped."""
+        return {
+            "defaultEngine": self._default,
+            "engines": sorted(self._engines),
+            **listing("unmapped", sorted(self._unmapped), len(self._unmapped)),
+        }
 
     def _engine_of(self, endpoint: Endpoint) -> str:
         labels = endpoint.spec.labels

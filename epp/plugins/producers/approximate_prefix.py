@@ -35,6 +35,7 @@ from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest, ResponseSummary, Usage
 from epp.interfaces.scheduling import SchedulingResult
+from epp.interfaces.state import MAX_DUMPED, listing
 from epp.kvcache.approximate_index import ApproximateIndex, Touch
 from epp.kvcache.block_hash import BYTES_PER_TOKEN, block_keys, chain_seed
 
@@ -118,6 +119,33 @@ class ApproximatePrefixProducer:
     def indexed_blocks(self) -> int:
         """(endpoint, block) pairs remembered; deep in a prompt one key of the index stands for several."""
         return len(self.index)
+
+    def dump_state(self) -> dict[str, Any]:
+        """The index in figures: as a whole and by endpoint, those with most blocks first."""
+        if self._table.version != self._table_version:
+            self._forget_departed()
+        rows = ((each, self._table.endpoints[each.slot]) for each in self.index.largest(MAX_DUMPED))
+        endpoints = (
+            {
+                "endpoint": endpoint.spec.id,
+                "blocks": each.blocks,
+                "capacityBlocks": self._capacity(each.slot),
+                "keys": each.keys,
+                "unconfirmedPrompts": each.unconfirmed,
+                "misses": self._misses.get((each.slot, each.generation), 0),
+            }
+            for each, endpoint in rows
+            if endpoint is not None
+        )
+        distinct, pairs, most = self.index.keys
+        return {
+            "blockSizeTokens": self.block_tokens,
+            "blocks": self.indexed_blocks,
+            "distinctKeys": distinct,
+            "keys": pairs,
+            "maxKeys": most,
+            **listing("endpoints", endpoints, len(self.index.slots())),
+        }
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
         """Publish how many blocks of the prompt each candidate holds."""

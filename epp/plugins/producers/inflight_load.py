@@ -31,6 +31,7 @@ from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.scheduling import SchedulingResult
+from epp.interfaces.state import highest, listing
 
 
 class InflightLoadParams(PluginParams, frozen=True):
@@ -107,6 +108,26 @@ class InflightLoadProducer:
     def on_response_end(self, request: InferenceRequest, summary: ResponseSummary) -> None:
         """Nothing of the request is left to do."""
         self._release(request, whole=True)
+
+    def dump_state(self) -> dict[str, Any]:
+        """What is in flight: totals, and the endpoints that have most requests."""
+        table = self._table
+        rows = ((slot, table.endpoints[slot]) for slot in highest(table.inflight, table.all().slots))
+        busy = (
+            {
+                "endpoint": endpoint.spec.id,
+                "address": endpoint.key,
+                "requests": int(table.inflight[slot]),
+                "tokens": int(table.inflight_tokens[slot]),
+            }
+            for slot, endpoint in rows
+            if endpoint is not None
+        )
+        return {
+            "requests": int(table.inflight.sum()),
+            "tokens": int(table.inflight_tokens.sum()),
+            **listing("endpoints", busy, int((table.inflight > 0).sum())),
+        }
 
     def _release(self, request: InferenceRequest, *, whole: bool) -> None:
         for entry in request.get(self._entries) or ():

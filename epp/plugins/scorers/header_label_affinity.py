@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
-from epp.interfaces.endpoint import Candidates, Floats, Slots
+from epp.interfaces.endpoint import Candidates, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ScorerCategory
+from epp.plugins.endpoint_facts import SlotsByLabel
 
 
 class HeaderLabelAffinityParams(PluginParams, frozen=True):
@@ -40,29 +41,16 @@ class HeaderLabelAffinityScorer:
         self.name = name
         self._table = handle.table
         self._header = params.header_name.lower()
-        self._label = params.label_key
-        self._version = -1
-        self._slots_by_value: dict[str, Slots] = {}
+        self._labels = SlotsByLabel(handle.table, params.label_key)
 
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """1.0 where the label has the header's value, else 0.0."""
         wanted = request.headers.get(self._header)
         if not wanted:
             return np.zeros(len(candidates))
-        if self._version != self._table.version:
-            self._read_labels()
         by_slot = np.zeros(self._table.capacity)
-        slots = self._slots_by_value.get(wanted)
+        slots = self._labels.by_value.get(wanted)
         if slots is not None:
             by_slot[slots] = 1.0
         scores: Floats = by_slot[candidates.slots]
         return scores
-
-    def _read_labels(self) -> None:
-        slots: dict[str, list[int]] = {}
-        for endpoint in self._table.all().endpoints:
-            value = endpoint.spec.labels.get(self._label)
-            if value is not None:
-                slots.setdefault(value, []).append(endpoint.slot)
-        self._slots_by_value = {value: np.array(found, dtype=np.intp) for value, found in slots.items()}
-        self._version = self._table.version

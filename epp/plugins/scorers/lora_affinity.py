@@ -9,6 +9,7 @@ that were scraped since the last one, and there only if the sets changed.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
@@ -20,6 +21,7 @@ from epp.interfaces.endpoint import Candidates, EndpointTable, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ScorerCategory
+from epp.interfaces.state import MAX_DUMPED, listing
 
 RUNNING_SCORE: Final = 1.0
 ROOM_SCORE: Final = 0.8
@@ -50,6 +52,22 @@ class AdapterIndex:
         held = np.fromiter(holders.values(), dtype=np.float64, count=len(holders))
         scores[slots] = np.maximum(scores[slots], held)
         return scores
+
+    def dump_state(self) -> dict[str, Any]:
+        """Adapters by how many endpoints run them or have requests waiting for them, most first."""
+        if self._table.version != self._version:
+            self._rebuild()
+        self._refresh()
+        by_count = heapq.nlargest(MAX_DUMPED, self._holders.items(), key=lambda item: len(item[1]))
+        adapters = (
+            {
+                "adapter": adapter,
+                "running": sum(score == RUNNING_SCORE for score in holders.values()),
+                "waiting": sum(score == WAITING_SCORE for score in holders.values()),
+            }
+            for adapter, holders in by_count
+        )
+        return listing("adapters", adapters, len(self._holders))
 
     def _rebuild(self) -> None:
         table = self._table
@@ -102,6 +120,10 @@ class LoraAffinityScorer:
     def __init__(self, name: TypedName, params: PluginParams, handle: Handle) -> None:
         self.name = name
         self._index = AdapterIndex(handle.table)
+
+    def dump_state(self) -> dict[str, Any]:
+        """The adapters that endpoints report."""
+        return self._index.dump_state()
 
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """1.0 where the adapter runs, 0.8 where there is room, 0.6 where it waits, else 0.0."""

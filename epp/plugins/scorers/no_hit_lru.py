@@ -23,6 +23,7 @@ from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import SchedulingResult, ScorerCategory
+from epp.interfaces.state import listing
 
 WARM_SCORE: Final = 0.5
 PREFILL_PROFILE: Final = "prefill"
@@ -98,6 +99,15 @@ class NoHitLruScorer:
         prefill = result.results.get(PREFILL_PROFILE)
         if prefill is not None and result.primary != PREFILL_PROFILE and prefill.endpoints:
             self._use(prefill.endpoints[0])
+
+    def dump_state(self) -> dict[str, Any]:
+        """Endpoints in order of their last use for a prompt without a hit, latest first."""
+        table = self._table
+        if self._version != table.version:
+            self._forget_departed()
+        latest = (table.endpoints[slot] for slot in reversed(self._order))
+        ids = (endpoint.spec.id for endpoint in latest if endpoint is not None)
+        return {"lruSize": self._size, "uses": self._uses, **listing("endpoints", ids, len(self._order))}
 
     def _is_warm(self, request: InferenceRequest) -> bool:
         match = request.get(self._match)

@@ -96,7 +96,7 @@ def test_all_mistakes_are_reported_with_their_paths():
         "doc.byName.y.port: unknown field; known here: portNumber, labels",
         "doc.ratio: expected float, got str",
         "doc.ttl: '5' is not a duration; write a number and a unit, such as 50ms, 2s or 1m30s",
-        "doc.size: '-1' is not a quantity; write a number with an optional suffix, such as 16Mi or 500M",
+        "doc.size: must not be negative",
     ]
     assert tree == Tree(leaves=[Leaf(), Leaf(), Leaf()], by_name={"y": Leaf()})
 

@@ -107,7 +107,14 @@ requestHandler:
         ),
         request_handler=RequestHandlerSpec(parsers=[PluginRef(plugin_ref="openai-parser")]),
     )
-    assert warnings == ["flowControl is ignored because the feature gate flowControl is off"]
+    assert warnings == [
+        "dataLayer.crossReplicaSyncInterval has no effect: no state is shared between replicas",
+        (
+            "ignored because the feature gate flowControl is off: flowControl.maxBytes, "
+            "flowControl.maxRequests, flowControl.defaultRequestTTL, flowControl.noEndpointRequestTTL, "
+            "flowControl.defaultPriorityBand, flowControl.priorityBands, flowControl.enableEviction"
+        ),
+    ]
 
 
 def test_no_document_means_the_built_in_default():
@@ -195,10 +202,7 @@ flowControl:
         "plugins[4].type: the key occurs twice on line 13; remove one",
         'plugin: unknown field (did you mean "plugins"?)',
         "plugins[3]: expected a mapping, got a number",
-        (
-            "flowControl.maxRequests: '-4' is not a quantity; write a number with an optional suffix, "
-            "such as 16Mi or 500M"
-        ),
+        "flowControl.maxRequests: must not be negative",
         "apiVersion: is 'v1'; write llm-d.ai/v1alpha1",
         "kind: is 'Config'; write EndpointPickerConfig",
         "plugins[1]: duplicate plugin name 'a'; give one of them a `name`",

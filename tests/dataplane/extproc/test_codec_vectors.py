@@ -162,7 +162,7 @@ def set_header(mutation, name: str, value: bytes) -> None:
     header.key, header.raw_value = name, value
 
 
-def answer(kind: str, proceed: Proceed) -> pb.ProcessingResponse:
+def answer(kind: str, proceed: Proceed, body: bytes | None = None) -> pb.ProcessingResponse:
     """The answer to headers or to a body outside full duplex, built by the runtime."""
     response = pb.ProcessingResponse()
     common = getattr(response, kind).response
@@ -171,6 +171,10 @@ def answer(kind: str, proceed: Proceed) -> pb.ProcessingResponse:
         for name, value in proceed.set_headers:
             set_header(common.header_mutation, name, value)
         common.header_mutation.remove_headers.extend(proceed.remove_headers)
+    if body:
+        common.body_mutation.body = body
+    elif body is not None:
+        common.body_mutation.clear_body = True
     common.clear_route_cache = proceed.clear_route_cache
     if proceed.metadata:
         ParseDict(proceed.metadata, response.dynamic_metadata)
@@ -212,6 +216,22 @@ ANSWERS = {
     "request body with changes": (AnswerBody(False, CHANGES), answer("request_body", CHANGES)),
     "response body unchanged": (AnswerBody(True, UNCHANGED), answer("response_body", UNCHANGED)),
     "response body with changes": (AnswerBody(True, CHANGES), answer("response_body", CHANGES)),
+    "request body replaced": (
+        AnswerBody(False, CHANGES, b"x" * 300),
+        answer("request_body", CHANGES, b"x" * 300),
+    ),
+    "request body cleared": (
+        AnswerBody(False, UNCHANGED, b""),
+        answer("request_body", UNCHANGED, b""),
+    ),
+    "response body replaced": (
+        AnswerBody(True, UNCHANGED, b"y"),
+        answer("response_body", UNCHANGED, b"y"),
+    ),
+    "response body cleared, with changes": (
+        AnswerBody(True, CHANGES, b""),
+        answer("response_body", CHANGES, b""),
+    ),
     "request trailers": (AnswerTrailers(False), trailers("request_trailers")),
     "response trailers": (AnswerTrailers(True), trailers("response_trailers")),
     "rejection": (REFUSE, immediate(REFUSE)),

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dataplane.errors import BadRequestError
-from dataplane.extproc import session as session_module
+from dataplane.extproc import bodies as bodies_module
 from dataplane.extproc.events import (
     AnswerBody,
     AnswerHeaders,
     AnswerTrailers,
     BodyMode,
     Modes,
+    Proceed,
     Reject,
     StreamBody,
 )
@@ -26,6 +27,7 @@ from tests.support.exchanges import (
     REFUSE,
     ROUTE,
     DrivenSession,
+    HoldingTransform,
     RecordingExchange,
     ends,
     request_body,
@@ -41,10 +43,24 @@ FULL = BodyMode.FULL_DUPLEX_STREAMED
 ONE_MESSAGE = (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL)
 CAP = 40
 SMALL_CHUNK = 7
-CHUNKS = st.binary(max_size=20)
+CHUNKS = st.binary(max_size=20) | st.text("alb", max_size=20).map(str.encode)
 RARELY = st.integers(0, 9).map(lambda number: number == 9)
 """For what ends a stream: drawn evenly, it would end nearly every stream at once."""
-DECISIONS = [ROUTE, ROUTE, None, None, None, REFUSE, BadRequestError("no"), KeyError("defect")]
+ANEW = b"another body altogether"
+REPLACE = Proceed(ROUTE.set_headers, clear_route_cache=True, body=ANEW)
+HOLD = 3
+DECISIONS = [
+    ROUTE,
+    ROUTE,
+    REPLACE,
+    REPLACE,
+    None,
+    None,
+    None,
+    REFUSE,
+    BadRequestError("no"),
+    KeyError("defect"),
+]
 
 EVERYTHING = [
     request_headers(),
@@ -68,24 +84,29 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
         observes=st.booleans(),
         decision=st.sampled_from(DECISIONS),
         answer=st.sampled_from([PASS, PASS, PASS, REFUSE, KeyError("defect")]),
+        transforms=st.booleans(),
     )
-    def configure(self, request, response, nowait, needs_body, observes, decision, answer):
-        self.original_chunk = session_module.MAX_CHUNK_BYTES
-        session_module.MAX_CHUNK_BYTES = SMALL_CHUNK
+    def configure(self, request, response, nowait, needs_body, observes, decision, answer, transforms):
+        self.original_chunk = bodies_module.MAX_CHUNK_BYTES
+        bodies_module.MAX_CHUNK_BYTES = SMALL_CHUNK
         self.modes = Modes(request, response, nowait)
         self.needs_body = needs_body and (
             request in (FULL, *ONE_MESSAGE) or (request is BodyMode.STREAMED and nowait)
         )
+        self.transforms = transforms and answer is PASS
+        if self.transforms:
+            answer = Proceed(PASS.set_headers, transform=HoldingTransform(HOLD))
         self.exchange = RecordingExchange(
             decision, answer, needs_request_body=needs_body, observes_response_body=observes
         )
         self.driven = DrivenSession(self.exchange, max_body_bytes=CAP)
         self.body = self.response = b""
-        self.bodies = self.response_bodies = 0
+        self.bodies = 0
+        self.response_chunks: list[bytes] = []
         self.started = self.asked = self.proceeded = self.void = self.closed = False
         self.request_end = self.response_end = ""
         self.response_started = self.response_headers_seen = False
-        self.rejected = False
+        self.rejected = self.replaced = False
         self.ending: Ending | None = None
 
     # -- what the model concludes -------------------------------------------------------------------------
@@ -102,8 +123,10 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
         self.settle(self.exchange.decision)
 
     def settle(self, decision) -> None:
-        if decision is ROUTE:
+        if decision is ROUTE or decision is REPLACE:
             self.proceeded = True
+            is_here = self.request_end or (self.modes.request in ONE_MESSAGE and self.needs_body)
+            self.replaced = decision is REPLACE and self.bodies > 0 and bool(is_here)
         elif decision is not None:
             self.reject(Ending.ERROR if isinstance(decision, KeyError) else Ending.REJECTED)
 
@@ -172,7 +195,7 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
     # -- decisions ----------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.asked)
-    @rule(decision=st.sampled_from([ROUTE, REFUSE]))
+    @rule(decision=st.sampled_from([ROUTE, REPLACE, REFUSE]))
     def resume(self, decision):
         was_waiting = self.is_waiting and not self.closed
         effects = self.driven.resume(decision)
@@ -209,7 +232,7 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
     @rule(chunk=CHUNKS, end=st.booleans())
     def response_body(self, chunk, end):
         self.driven.receive(response_body(chunk, end))
-        self.response_bodies += 1
+        self.response_chunks.append(chunk)
         self.response += chunk
         if end or self.modes.response in ONE_MESSAGE:
             self.response_end = "body" if end else "message"
@@ -285,7 +308,7 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
         bodies = [e for e in effects if isinstance(e, AnswerBody) and not e.response]
         trailers = [e for e in effects if isinstance(e, AnswerTrailers) and not e.response]
         chunks = [e for e in effects if isinstance(e, StreamBody) and not e.response]
-        decided = [e for e in (*headers, *bodies) if e.proceed is ROUTE]
+        decided = [e for e in (*headers, *bodies) if e.proceed in (ROUTE, REPLACE)]
         if not self.proceeded:
             assert decided == bodies == trailers == chunks == []
             assert len(headers) <= 1
@@ -294,11 +317,13 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
         assert len(trailers) == (self.request_end == "trailers")
         if self.modes.request is FULL:
             assert bodies == []
-            assert streamed(effects) == self.body
+            assert streamed(effects) == (ANEW if self.replaced else self.body)
             assert ends(effects) == (self.request_end == "body")
         else:
             assert chunks == []
             assert len(bodies) == self.bodies
+            new = [ANEW, *[b""] * (self.bodies - 1)] if self.replaced else [None] * self.bodies
+            assert [e.body for e in bodies] == new
         assert_in_order(effects, response=False)
 
     @invariant()
@@ -312,12 +337,29 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
         assert len(trailers) == ("trailers" in self.response_end)
         if self.modes.response is FULL:
             assert bodies == []
-            assert streamed(effects, response=True) == self.response
+            assert streamed(effects, response=True) == self.transformed(may_follow=True)
             assert ends(effects, response=True) == (self.response_end == "body")
         else:
             assert streamed(effects, response=True) == b""
-            assert len(bodies) == self.response_bodies
+            assert len(bodies) == len(self.response_chunks)
+            if self.transforms:
+                shown = zip(bodies, self.response_chunks, strict=True)
+                passed = b"".join(chunk if e.body is None else e.body for e, chunk in shown)
+                assert passed == self.transformed(may_follow=False)
+            else:
+                assert {e.body for e in bodies} <= {None}
         assert_in_order(effects, response=True)
+
+    def transformed(self, may_follow) -> bytes:
+        """What is sent of the response so far; ``may_follow``: what is held can precede the trailers."""
+        if not self.transforms:
+            return self.response
+        changed = HoldingTransform.change(self.response)
+        if self.response_end in ("body", "message", "message, trailers"):
+            return changed
+        if self.response_end == "trailers" and may_follow:
+            return changed
+        return changed[: max(0, len(changed) - HOLD)]
 
     @invariant()
     def nothing_follows_the_one_immediate_response(self):
@@ -346,7 +388,7 @@ class EnvoyAgainstSession(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "driven"):
             return
-        session_module.MAX_CHUNK_BYTES = self.original_chunk
+        bodies_module.MAX_CHUNK_BYTES = self.original_chunk
         self.driven.close()
         assert len(self.exchange.endings) == 1
         assert self.driven.budget.used_bytes == 0

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from dataplane.observability.exposition import SLICE_SERIES, Description, MetricSet
+from dataplane.observability.numbers import Histogram
 
 
 def samples(metrics: MetricSet) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -43,6 +44,26 @@ def test_text_is_exactly_that_of_the_format():
         "# TYPE d gauge\n"
         'd{n="x"} 1\n'
         'd{n="y"} 2.5\n'
+    )
+
+
+def test_computed_metrics_may_be_of_any_kind():
+    metrics = MetricSet()
+    seen = Histogram((1, 2))
+    seen.observe(2)
+    metrics.computed("a_total", "Counted.", ("n",), lambda: [(("x",), 4)], kind="counter")
+    metrics.computed("b", "Spread.", ("n",), lambda: [(("x",), seen)], kind="histogram")
+    assert "".join(metrics.expose()) == (
+        "# HELP a_total Counted.\n"
+        "# TYPE a_total counter\n"
+        'a_total{n="x"} 4\n'
+        "# HELP b Spread.\n"
+        "# TYPE b histogram\n"
+        'b_bucket{n="x",le="1"} 0\n'
+        'b_bucket{n="x",le="2"} 1\n'
+        'b_bucket{n="x",le="+Inf"} 1\n'
+        'b_sum{n="x"} 2\n'
+        'b_count{n="x"} 1\n'
     )
 
 

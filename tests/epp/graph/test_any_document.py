@@ -39,6 +39,30 @@ PLUGIN = st.fixed_dictionaries(
     {"type": NAMES}, optional={"name": NAMES | ODD, "parameters": PARAMETERS | ODD}
 )
 PROFILE = st.fixed_dictionaries({"name": NAMES}, optional={"plugins": refs(weight=ODD)})
+ENTRY = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": NAMES | ODD,
+        "name": NAMES | ODD,
+        "weight": ODD,
+        "parameters": PARAMETERS | ODD,
+        "x": ODD,
+    },
+)
+TREE = st.fixed_dictionaries(
+    {
+        "primaryProfile": st.fixed_dictionaries(
+            {},
+            optional={
+                "filters": st.lists(ENTRY | NAMES | ODD, max_size=3) | ODD,
+                "scorers": st.lists(ENTRY | NAMES | ODD, max_size=3) | ODD,
+                "picker": ENTRY | NAMES | ODD,
+            },
+        )
+        | ODD
+    },
+    optional={"type": NAMES | ODD, "parameters": PARAMETERS | ODD},
+)
 DOCUMENT = st.fixed_dictionaries(
     {"apiVersion": st.just("llm-d.ai/v1alpha1"), "kind": st.just("EndpointPickerConfig")},
     optional={
@@ -56,6 +80,7 @@ DOCUMENT = st.fixed_dictionaries(
         "requestHandler": st.fixed_dictionaries({}, optional={"parsers": refs()}) | ODD,
         "parser": ODD,
         "saturationDetector": ODD,
+        "scheduler": st.fixed_dictionaries({"profileHandler": TREE | ODD}) | ODD,
         "extra": ODD,
     },
 )

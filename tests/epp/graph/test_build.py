@@ -164,9 +164,11 @@ flowControl: {saturationDetector: {pluginRef: all-filter}}
     ) == [
         (
             "extra: unknown field; known here: apiVersion, kind, featureGates, plugins, schedulingProfiles, "
-            "dataLayer, flowControl, requestHandler, saturationDetector, parser"
+            "dataLayer, flowControl, requestHandler, saturationDetector, parser, scheduler"
         ),
         "schedulingProfiles[0].plugins[3]: the entry is missing a 'pluginRef'",
+        "dataLayer.peerDiscovery: this build has no peer discovery plugin; remove it",
+        "dataLayer.crossReplicaSyncerPluginRef: this build shares no state between replicas; remove it",
         'plugins[0].parameters.minSpred: unknown field (did you mean "minSpread"?)',
         "plugins[0].parameters.minSpread: expected float >= 0.0",
         "plugins[1]: plugin type 'queue-scorrer' is not registered (did you mean \"queue-scorer\"?)",
@@ -187,8 +189,6 @@ flowControl: {saturationDetector: {pluginRef: all-filter}}
             '(did you mean "all-filter"?)'
         ),
         "dataLayer.discovery.pluginRef: the plugin 'all-filter' is not an endpoint discovery",
-        "dataLayer.peerDiscovery: this build has no peer discovery plugin; remove it",
-        "dataLayer.crossReplicaSyncerPluginRef: this build shares no state between replicas; remove it",
         "flowControl.saturationDetector.pluginRef: the plugin 'all-filter' is not a saturation detector",
     ]
 

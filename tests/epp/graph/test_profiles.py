@@ -104,15 +104,20 @@ schedulingProfiles:
 """
     )
     assert list(graph.warnings) == [
-        "plugin 'queue-scorer' is configured, but no scheduling profile uses it",
         "schedulingProfiles[0].plugins[0]: the weight is ignored, 'max-score-picker' is not a scorer",
         "schedulingProfiles[0].plugins[1]: 'token-producer' does nothing here: no filter, scorer or picker",
+        "plugin 'queue-scorer' is configured, but no scheduling profile uses it",
     ]
 
 
 def test_several_profiles_need_a_handler():
     profiles = "schedulingProfiles: [{name: a}, {name: b}]"
-    assert problems(profiles) == ["plugins: no profile handler configured, but there are several profiles"]
+    assert problems(profiles) == [
+        (
+            "plugins: no profile handler configured, but there are several profiles; add a plugin of type "
+            "disagg-profile-handler or header-profile-handler"
+        )
+    ]
     assert problems("plugins: [{type: single-profile-handler}]\n" + profiles) == [
         "schedulingProfiles: single-profile-handler cannot support multiple scheduling profiles, got a, b"
     ]

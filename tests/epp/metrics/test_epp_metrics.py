@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,14 @@ def test_every_former_name_is_documented_with_what_replaces_it():
     assert [(name, current, labels.replace("`", "")) for name, current, labels in rows] == [
         (each.name, f"llm_d_epp_{each.current}", ", ".join(each.labels) or "-") for each in LEGACY_NAMES
     ]
+
+
+def test_no_family_is_there_that_the_reference_says_is_not(metrics: EppMetrics):
+    absent = PAGE.read_text().partition("## Not there")[2]
+    patterns = re.findall(r"`([\w*]+_[\w*]+)`", "".join(re.findall(r"^\| (`.*?) \|", absent, re.MULTILINE)))
+    present = [each.name.removeprefix("llm_d_epp_") for each in metrics.numbers.describe()]
+    assert len(patterns) > 5
+    assert [name for name in present if any(fnmatch(name, pattern) for pattern in patterns)] == []
 
 
 def test_an_answer_that_is_not_streamed_has_its_first_token_when_it_is_whole(metrics: EppMetrics):

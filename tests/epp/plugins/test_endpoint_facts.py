@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.interfaces.endpoint import Candidates, EndpointSpec, EndpointTable
-from epp.plugins.endpoint_facts import EndpointFacts, SpecFilter
+from epp.plugins.endpoint_facts import EndpointFacts, SlotsByLabel, SpecFilter
 from tests.support.labelled import labelled_table, names
 
 SIZES = [{"size": str(n)} for n in range(3)]
@@ -95,3 +95,15 @@ def test_facts_agree_with_the_specs_after_any_changes(steps: list[tuple[str, int
         everyone = table.all()
         assert facts.of(everyone).T.tolist() == [list(size(e.spec)) for e in everyone.endpoints]
         assert names(large.kept(everyone)) == [e.spec.name for e in everyone.endpoints if is_large(e.spec)]
+
+
+def test_slots_by_label_follow_the_table():
+    table = labelled_table([{"tier": "a"}, {"tier": "b"}, {}, {"tier": "a", "off": ""}])
+    slots = SlotsByLabel(table, "tier", lambda spec: "off" not in spec.labels)
+    assert {value: found.tolist() for value, found in slots.by_value.items()} == {"a": [0], "b": [1]}
+    assert names(slots.kept(table.all(), "a")) == ["e0"]
+    assert names(slots.kept(table.all(), "c")) == []
+    assert slots.by_value is slots.by_value
+    table.relabel("default/e2", EndpointSpec("e2", "default", "10.0.0.3", 8000, {"tier": "b"}))
+    table.remove("default/e1")
+    assert names(slots.kept(table.all(), "b")) == ["e2"]

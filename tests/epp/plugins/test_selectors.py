@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dataplane.config.decode import decode_struct
 from dataplane.errors import ConfigError
-from epp.plugins.selectors import LabelSelector, Requirement
+from epp.plugins.selectors import LabelSelector, Requirement, parse_selector
 
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.sampled_from(["", "x", "y", "z"])
@@ -146,3 +146,28 @@ def test_any_data_is_a_usable_selector_or_a_named_mistake(raw: dict[str, Any]):
         assert selector is not None
         assert selector.test()({"a": "x"}) in (True, False)
     assert all(problem.startswith("p.") for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "matching"),
+    [
+        ("a=1", {0, 2}),
+        ("a==1,b", {2}),
+        ("a!=1", {1, 3}),
+        ("a in (1, 2)", {0, 1, 2}),
+        ("a notin (1),!b", {1, 3}),
+        ("!a", {3}),
+        (" b , a=1 ", {2}),
+        ("", {0, 1, 2, 3}),
+    ],
+)
+def test_reads_a_selector_from_text(text: str, matching: set[int]):
+    labels: list[dict[str, str]] = [{"a": "1"}, {"a": "2"}, {"a": "1", "b": "x"}, {}]
+    test = parse_selector(text).test()
+    assert {i for i, each in enumerate(labels) if test(each)} == matching
+
+
+@pytest.mark.parametrize("text", ["a = = b", "a in x", "a in (x", "not a selector!!", "a b", ",", "a=b c=d"])
+def test_text_that_is_no_selector_is_refused_with_the_ways_to_write_one(text: str):
+    with pytest.raises(ConfigError, match=r"is no label selector; write key=value, .*, key or !key"):
+        parse_selector(text)

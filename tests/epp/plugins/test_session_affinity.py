@@ -395,3 +395,22 @@ def test_an_agents_session_is_pinned_and_a_header_of_its_own_has_precedence(plug
     assert len(by_header) > 1
     for _ in range(10):
         assert destination(rig.ask(agent)[1]) == by_agent
+
+
+def test_its_state_is_the_sessions_latest_first_without_their_ids():
+    table, clock = make_table(2), ManualClock()
+    plugin = make_plugin(SessionAffinityScorer, table, BY_ID, clock=clock)
+    plugin.pre_request(in_session("alpha"), chosen(table.all(), 0), {})
+    clock.now += 2.5
+    plugin.pre_request(in_session("beta"), chosen(table.all(), 1), {})
+    shown = plugin.dump_state()
+    assert (shown["strategy"], shown["totalSessions"], shown["leftOut"]) == ("session_id", 2, 0)
+    assert shown["sessions"] == [
+        {"sessionSha256": "f44e64e75f3948e9", "endpoint": "default/e1", "idleSeconds": 0.0},
+        {"sessionSha256": "8ed3f6ad685b959e", "endpoint": "default/e0", "idleSeconds": 2.5},
+    ]
+
+
+def test_a_plugin_that_leaves_sessions_to_clients_shows_where():
+    plugin = make_plugin(SessionAffinityScorer, make_table(1))
+    assert plugin.dump_state() == {"strategy": "encoded_endpoint_header", "header": "x-session-token"}

@@ -14,11 +14,11 @@ from dataplane.plugin.base import TypedName
 from epp.interfaces.data_layer import DiscoveredSet, EndpointDiscovery
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
+from epp.interfaces.state import MAX_DUMPED
 from epp.plugins.discovery.file import (
     MAX_FILE_BYTES,
     MAX_LABELS,
     MAX_NAME,
-    MAX_SHOWN,
     FileDiscovery,
     FileDiscoveryParams,
     read_endpoints,
@@ -350,17 +350,24 @@ def test_its_state_is_the_file_and_a_bounded_list(file: Path):
         "path": str(file),
         "watchFile": True,
         "totalEndpoints": 2,
+        "maxEndpoints": MAX_DUMPED,
         "truncated": False,
+        "leftOut": 0,
         "endpoints": [
             {"id": "default/a", "address": "10.0.0.1:8000"},
             {"id": "default/b", "address": "10.0.0.2:8000"},
         ],
     }
-    entries = ", ".join(f"{{name: e{i}, address: 10.0.1.{i}}}" for i in range(MAX_SHOWN + 1))
+    entries = ", ".join(f"{{name: e{i}, address: 10.0.1.{i}}}" for i in range(MAX_DUMPED + 1))
     file.write_text(f"endpoints: [{entries}]")
     settled(plugin)
     shown = plugin.dump_state()
-    assert (shown["totalEndpoints"], shown["truncated"], len(shown["endpoints"])) == (101, True, MAX_SHOWN)
+    assert (shown["totalEndpoints"], shown["truncated"], shown["leftOut"], len(shown["endpoints"])) == (
+        MAX_DUMPED + 1,
+        True,
+        1,
+        MAX_DUMPED,
+    )
 
 
 values = st.recursive(

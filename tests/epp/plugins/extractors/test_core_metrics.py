@@ -221,3 +221,14 @@ def test_unknown_fields_are_refused():
 def test_it_is_an_extractor_of_prometheus_texts():
     assert isinstance(extractor(), Extractor)
     assert extractor().expects == "prometheus-text"
+
+
+def test_its_state_is_the_engines_known_and_those_nobody_mapped():
+    plugin = extractor()
+    endpoint = EndpointTable().add(
+        EndpointSpec("a", "default", "10.0.0.1", 8000, {"llm-d.ai/engine-type": "odd"})
+    )
+    plugin.reader(endpoint)
+    shown = plugin.dump_state()
+    assert (shown["defaultEngine"], shown["unmapped"], shown["totalUnmapped"]) == ("vllm", ["odd"], 1)
+    assert "sglang" in shown["engines"]

@@ -8,6 +8,7 @@ from dataplane.config.problems import ConfigErrors
 from epp.interfaces.attributes import PREFIX_MATCH, TOKENIZED_PROMPT, PrefixMatch, TokenizedPrompt
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest, ResponseSummary, Usage
+from epp.kvcache.approximate_index import MAX_INDEXED_KEYS
 from epp.plugins.producers.approximate_prefix import MAX_BATCH_PROMPTS, ApproximatePrefixProducer
 from tests.support.clock import ManualClock
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table, prefilled
@@ -374,3 +375,23 @@ def test_a_failed_request_is_taken_back_from_both_endpoints():
     pool.producer.pre_request(request, prefilled(pool.table.all(), 0, 2), {})
     pool.producer.on_response_end(request, ResponseSummary(status=500))
     assert pool.match(prompt("a", "b")) == [0.0, 0.0, 0.0]
+
+
+def test_its_state_is_the_index_in_figures():
+    pool = Pool(3, autoTune=False, blockSizeTokens=BLOCK)
+    pool.serve(prompt("a", "b"), to=1)
+    pool.send(prompt("a"), to=0)
+    shown = pool.producer.dump_state()
+    assert (shown["blockSizeTokens"], shown["blocks"], shown["distinctKeys"], shown["keys"]) == (
+        BLOCK,
+        3,
+        2,
+        3,
+    )
+    assert (shown["totalEndpoints"], shown["leftOut"], shown["maxKeys"]) == (2, 0, MAX_INDEXED_KEYS)
+    assert [(row["endpoint"], row["blocks"], row["unconfirmedPrompts"]) for row in shown["endpoints"]] == [
+        ("default/e1", 2, 0),
+        ("default/e0", 1, 1),
+    ]
+    pool.table.remove("default/e1")
+    assert [row["endpoint"] for row in pool.producer.dump_state()["endpoints"]] == ["default/e0"]

@@ -18,6 +18,7 @@ from epp.interfaces.attributes import (
 )
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest, ResponseSummary
+from epp.interfaces.state import MAX_DUMPED
 from epp.plugins.producers.inflight_load import InflightLoadProducer
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table, prefilled
 
@@ -209,3 +210,22 @@ def test_an_endpoint_that_prefills_for_itself_is_booked_once():
     producer = make_plugin(InflightLoadProducer, table)
     producer.pre_request(request_of(100), prefilled(table.all(), 1, 1), {})
     assert tokens(table) == [0.0, 100.0]
+
+
+def test_its_state_is_the_load_busiest_endpoints_first():
+    table = make_table(4, inflight=[1, 0, 3, 2], inflight_tokens=[10, 0, 30, 20])
+    shown = make_plugin(InflightLoadProducer, table).dump_state()
+    assert (shown["requests"], shown["tokens"], shown["totalEndpoints"], shown["leftOut"]) == (6, 60, 3, 0)
+    assert shown["endpoints"] == [
+        {"endpoint": "default/e2", "address": "10.0.0.3:8000", "requests": 3, "tokens": 30},
+        {"endpoint": "default/e3", "address": "10.0.0.4:8000", "requests": 2, "tokens": 20},
+        {"endpoint": "default/e0", "address": "10.0.0.1:8000", "requests": 1, "tokens": 10},
+    ]
+
+
+def test_its_state_is_bounded_in_a_large_pool():
+    count = MAX_DUMPED + 50
+    table = make_table(count, inflight=list(range(1, count + 1)))
+    shown = make_plugin(InflightLoadProducer, table).dump_state()
+    assert [row["requests"] for row in shown["endpoints"]] == list(range(count, 50, -1))
+    assert (shown["totalEndpoints"], shown["truncated"], shown["leftOut"]) == (count, True, 50)

@@ -114,3 +114,16 @@ def test_the_index_always_says_what_a_new_one_would(reports: list[tuple[int, str
 
 def test_it_reads_what_the_engines_report():
     assert list(make_plugin(LoraAffinityScorer).consumes) == [ENGINE_METRICS]
+
+
+def test_its_state_is_the_adapters_most_widespread_first():
+    table = make_table(3)
+    report(table, 0, running="a", waiting="b", most=2)
+    report(table, 1, running="a", most=2)
+    report(table, 2, waiting="a", most=2)
+    shown = make_plugin(LoraAffinityScorer, table).dump_state()
+    assert shown["adapters"] == [
+        {"adapter": "a", "running": 2, "waiting": 1},
+        {"adapter": "b", "running": 0, "waiting": 1},
+    ]
+    assert (shown["totalAdapters"], shown["leftOut"]) == (2, 0)

@@ -8,6 +8,7 @@ from epp.interfaces.attributes import PREFIX_MATCH, PrefixMatch
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ProfileResult, SchedulingResult
+from epp.interfaces.state import MAX_DUMPED
 from epp.plugins.scorers.no_hit_lru import NoHitLruScorer
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table
 
@@ -126,3 +127,19 @@ def test_deprecated_parameters_are_accepted_with_a_warning():
 def test_a_memory_of_nothing_is_refused():
     with pytest.raises(ConfigErrors, match=r"parameters\.lruSize: expected int >= 1"):
         make_plugin(NoHitLruScorer, None, {"lruSize": 0})
+
+
+def test_its_state_is_the_order_of_use_without_those_who_left():
+    table = make_table(4)
+    scorer = make_plugin(NoHitLruScorer, table, {"lruSize": 3})
+    use(scorer, table, 2, 0, 1)
+    table.remove("default/e0")
+    assert scorer.dump_state() == {
+        "lruSize": 3,
+        "uses": 3,
+        "totalEndpoints": 2,
+        "maxEndpoints": MAX_DUMPED,
+        "truncated": False,
+        "leftOut": 0,
+        "endpoints": ["default/e1", "default/e2"],
+    }

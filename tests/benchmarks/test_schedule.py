@@ -1,31 +1,31 @@
-"""The decision benchmark's pool, requests and verdicts."""
+"""The scheduling benchmark's pool, requests and verdicts."""
 
 import gc
 
 import msgspec
 import pytest
 
-from benchmarks.decision import (
+from benchmarks.machine import describe_machine
+from benchmarks.schedule import (
     Cell,
-    DecisionOptions,
-    DecisionResult,
     Decisions,
+    ScheduleOptions,
+    ScheduleResult,
     collecting_like_the_picker,
     complaints,
     measure,
     render,
 )
-from benchmarks.machine import describe_machine
 from benchmarks.stats import summarize
 
 
 def cell(endpoints: int, prompt_tokens: int, p50_us: float) -> Cell:
     times = summarize([p50_us])
-    return Cell(endpoints, prompt_tokens, 4 * prompt_tokens, summarize([1.0]), times, times)
+    return Cell(endpoints, prompt_tokens, 4 * prompt_tokens, summarize([1.0]), times, times, p50_us)
 
 
-def result(*cells: Cell) -> DecisionResult:
-    return DecisionResult(describe_machine(), DecisionOptions(), list(cells))
+def result(*cells: Cell) -> ScheduleResult:
+    return ScheduleResult(describe_machine(), ScheduleOptions(), list(cells))
 
 
 def test_decided_requests_stay_in_flight_up_to_the_window():
@@ -51,7 +51,7 @@ def test_same_seed_same_requests():
 
 
 def test_combination_is_measured():
-    found = measure(3, 64, DecisionOptions(samples=20))
+    found = measure(3, 64, ScheduleOptions(samples=20))
     assert (found.endpoints, found.prompt_tokens, found.total_us.count) == (3, 64, 20)
     assert found.body_bytes > 256
     assert found.total_us.p50 >= found.decide_us.p50 > 0
@@ -75,5 +75,5 @@ def test_slow_decision_is_complained_about_where_a_time_is_promised():
 
 
 @pytest.mark.parametrize("value", [result(cell(8, 500, 10.0))])
-def test_result_survives_json(value: DecisionResult):
-    assert msgspec.json.decode(msgspec.json.encode(value), type=DecisionResult) == value
+def test_result_survives_json(value: ScheduleResult):
+    assert msgspec.json.decode(msgspec.json.encode(value), type=ScheduleResult) == value

@@ -1,4 +1,4 @@
-"""The decision benchmark: how long the picker thinks about one request, without any network around it.
+"""The scheduling benchmark: how long the picker thinks about one request, without any network around it.
 
 The director of a picker with the built-in configuration decides over a table of N endpoints whose metrics
 are fresh and differ. Requests share prefixes as applications' do, so the prefix index finds partial matches
@@ -14,7 +14,8 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from time import perf_counter
+from time import perf_counter, thread_time
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,8 +41,10 @@ GROUPS = 32
 """Shared prefixes among the requests."""
 SHARED_PART = 0.75
 """Share of a prompt that its group's prefix takes."""
-BODIES = 512
-"""Distinct requests, in rotation."""
+MOST_BODIES = 512
+FEWEST_BODIES = 48
+BODIES_MEMORY_BYTES = 64 * 1024 * 1024
+"""How many distinct requests are in rotation: as many as fit here, within the two bounds."""
 IN_FLIGHT_PER_ENDPOINT = 4
 SCRAPE_EVERY = 256
 """Decisions between two refreshes of all endpoints' metrics."""
@@ -54,12 +57,12 @@ LIMIT_ENDPOINTS = 1000
 LIMIT_PROMPT_TOKENS = 8000
 
 
-class DecisionOptions(msgspec.Struct, frozen=True):
-    """The flags of `pointsman bench decision`."""
+class ScheduleOptions(msgspec.Struct, frozen=True):
+    """The flags of `pointsman bench schedule`."""
 
-    endpoints: tuple[int, ...] = (8, 100, 1000)
-    prompt_tokens: tuple[int, ...] = (500, 8000)
-    samples: int = 2000
+    endpoints: tuple[int, ...] = (10, 100, 1000, 5000)
+    prompt_tokens: tuple[int, ...] = (200, 8000, 100_000)
+    samples: int = 1000
     seed: int = 1
 
 
@@ -74,6 +77,8 @@ class Cell(msgspec.Struct, frozen=True):
     decide_us: Summary
     """Producers, filters, scorers, picker, booking."""
     total_us: Summary
+    cpu_us: float
+    """Mean CPU time of a decision, parsing included."""
 
     @property
     def has_limit(self) -> bool:
@@ -86,12 +91,21 @@ class Cell(msgspec.Struct, frozen=True):
         return not self.has_limit or self.total_us.p50 < LIMIT_P50_US
 
 
-class DecisionResult(msgspec.Struct, frozen=True):
+class ScheduleResult(msgspec.Struct, frozen=True):
     """Everything a run found out."""
 
     machine: Machine
-    options: DecisionOptions
+    options: ScheduleOptions
     cells: list[Cell]
+
+
+class Times(NamedTuple):
+    """Seconds of one decision."""
+
+    parse: float
+    decide: float
+    cpu: float
+    """CPU time of both together."""
 
 
 class Decisions:
@@ -118,7 +132,7 @@ class Decisions:
         shared = int(length * SHARED_PART)
         systems = [prose(self.random, shared) for _ in range(GROUPS)]
         requests = []
-        for index in range(BODIES):
+        for index in range(max(FEWEST_BODIES, min(MOST_BODIES, BODIES_MEMORY_BYTES // length))):
             system = systems[self.random.randrange(GROUPS)]
             body = chat_body("bench", system, prose(self.random, length - shared), stream=True)
             headers = Headers.of(
@@ -134,23 +148,25 @@ class Decisions:
             requests.append(HttpRequest(headers, body, None))
         return requests
 
-    def decide(self) -> tuple[float, float]:
-        """Decide one request; return the seconds for parsing and for the rest."""
+    def decide(self) -> Times:
+        """Decide one request, and settle the oldest one when the window is full."""
         if self.decided % SCRAPE_EVERY == 0:
             self.scrape()
         self.decided += 1
         http = next(self.requests)
+        cpu = thread_time()
         start = perf_counter()
         request, parser = self.director.parse(http)
         parsed = perf_counter()
         admitted = self.director.admit(request, parser, http)
         end = perf_counter()
+        cpu = thread_time() - cpu
         self.in_flight.append(admitted)
         if len(self.in_flight) > self.window:
             oldest = self.in_flight.popleft()
             self.director.first_byte(oldest)
             self.director.finish(oldest, ResponseSummary(status=200, streaming=True, ttft_s=0.1))
-        return parsed - start, end - parsed
+        return Times(parsed - start, end - parsed, cpu)
 
     def scrape(self) -> None:
         """Give every endpoint fresh metrics that fit what is in flight."""
@@ -165,17 +181,17 @@ class Decisions:
             table.end_scrape(slot, now)
 
 
-def run(options: DecisionOptions) -> DecisionResult:
+def run(options: ScheduleOptions) -> ScheduleResult:
     """Measure every combination."""
     cells = [
         measure(endpoints, prompt_tokens, options)
         for endpoints in options.endpoints
         for prompt_tokens in options.prompt_tokens
     ]
-    return DecisionResult(describe_machine(), options, cells)
+    return ScheduleResult(describe_machine(), options, cells)
 
 
-def measure(endpoints: int, prompt_tokens: int, options: DecisionOptions) -> Cell:
+def measure(endpoints: int, prompt_tokens: int, options: ScheduleOptions) -> Cell:
     """Measure one combination."""
     decisions = Decisions(endpoints, prompt_tokens, options.seed)
     with collecting_like_the_picker():
@@ -186,9 +202,10 @@ def measure(endpoints: int, prompt_tokens: int, options: DecisionOptions) -> Cel
         endpoints=endpoints,
         prompt_tokens=prompt_tokens,
         body_bytes=decisions.body_bytes,
-        parse_us=summarize(parse * 1e6 for parse, _ in times),
-        decide_us=summarize(decide * 1e6 for _, decide in times),
-        total_us=summarize((parse + decide) * 1e6 for parse, decide in times),
+        parse_us=summarize(one.parse * 1e6 for one in times),
+        decide_us=summarize(one.decide * 1e6 for one in times),
+        total_us=summarize((one.parse + one.decide) * 1e6 for one in times),
+        cpu_us=sum(one.cpu for one in times) / len(times) * 1e6,
     )
 
 
@@ -206,7 +223,7 @@ def collecting_like_the_picker() -> Iterator[None]:
         gc.unfreeze()
 
 
-def complaints(result: DecisionResult) -> list[str]:
+def complaints(result: ScheduleResult) -> list[str]:
     """What is not as promised; empty when all is well."""
     return [
         f"{cell.endpoints} endpoints, {cell.prompt_tokens} prompt tokens: p50 {cell.total_us.p50:.0f} µs, "
@@ -216,17 +233,17 @@ def complaints(result: DecisionResult) -> list[str]:
     ]
 
 
-def render(result: DecisionResult, *, judged: bool = True) -> str:
+def render(result: ScheduleResult, *, judged: bool = True) -> str:
     """The run as text for a terminal; words about promises only if it is to be judged."""
     header = ["endpoints", "prompt tokens", "body B", "parse p50 µs", "decide p50 µs"]
-    header += ["total p50 µs", "p95 µs", "p99 µs", "max µs", ""]
+    header += ["total p50 µs", "p95 µs", "p99 µs", "max µs", "CPU µs", ""]
     return render_table(header, [row(cell, judged=judged) for cell in result.cells])
 
 
 def row(cell: Cell, *, judged: bool) -> Sequence[str]:
     """One line of the table."""
     total = cell.total_us
-    times = (cell.parse_us.p50, cell.decide_us.p50, total.p50, total.p95, total.p99, total.max)
+    times = (cell.parse_us.p50, cell.decide_us.p50, total.p50, total.p95, total.p99, total.max, cell.cpu_us)
     verdict = ("ok" if cell.is_met else "MISSED") if judged and cell.has_limit else ""
     counts = (cell.endpoints, cell.prompt_tokens, cell.body_bytes)
     return [*(number(count) for count in counts), *(number(time, 0) for time in times), verdict]

@@ -1,0 +1,74 @@
+"""Bodies on their way back to Envoy, as effects: in chunks, or in the place of the messages shown.
+
+Envoy drops content-length by itself in full duplex only, and only unless told to keep it; elsewhere it sends
+on a length that has become wrong, or refuses the exchange. So the length follows every body that changes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dataplane.extproc.events import AnswerBody, Effect, Proceed, StreamBody
+from dataplane.headers import Headers
+
+MAX_CHUNK_BYTES: Final = 62_000
+"""Body bytes in one answer: with its framing it stays below the 64 KiB that every proxy accepts."""
+
+CONTENT_LENGTH: Final = "content-length"
+UNCHANGED: Final = Proceed()
+
+
+def stream(response: bool, body: bytes, end: bool) -> list[Effect]:
+    """Body bytes as chunks of at most ``MAX_CHUNK_BYTES``; an empty body is one empty chunk."""
+    size = len(body)
+    if size <= MAX_CHUNK_BYTES:
+        return [StreamBody(response, body, end)]
+    last = (size - 1) // MAX_CHUNK_BYTES * MAX_CHUNK_BYTES
+    return [
+        StreamBody(response, body[at : at + MAX_CHUNK_BYTES], end and at == last)
+        for at in range(0, size, MAX_CHUNK_BYTES)
+    ]
+
+
+def replace(response: bool, body: bytes, messages: int) -> list[Effect]:
+    """One answer to each of so many messages: the first carries the whole body, the others nothing."""
+    return [AnswerBody(response, UNCHANGED, body), *[AnswerBody(response, UNCHANGED, b"")] * (messages - 1)]
+
+
+def announced_size(headers: Headers) -> int | None:
+    """The content-length; None when there is none, or none that makes sense."""
+    length = headers.get(CONTENT_LENGTH)
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+
+
+def with_length(proceed: Proceed, headers: Headers, size: int) -> Proceed:
+    """``proceed`` for a body of this size, where ``headers`` announce one of another."""
+    if CONTENT_LENGTH not in headers:
+        return proceed
+    return Proceed(
+        [*proceed.set_headers, _length(size)],
+        proceed.remove_headers,
+        proceed.metadata,
+        proceed.clear_route_cache,
+    )
+
+
+def set_length(size: int) -> Proceed:
+    """An answer that only says how long the body has become."""
+    return Proceed([_length(size)])
+
+
+def _length(size: int) -> tuple[str, bytes]:
+    return CONTENT_LENGTH, b"%d" % size
+
+
+def without_length(proceed: Proceed, headers: Headers) -> Proceed:
+    """``proceed`` for a body whose size is known only when it has passed."""
+    if CONTENT_LENGTH not in headers:
+        return proceed
+    return Proceed(
+        proceed.set_headers,
+        [*proceed.remove_headers, CONTENT_LENGTH],
+        proceed.metadata,
+        proceed.clear_route_cache,
+    )

@@ -1,0 +1,65 @@
+"""Metrics whose numbers single plugins keep: declared here once, read from the plugins when asked for.
+
+The plugins change with the configuration, the declarations do not, so that a dashboard finds its metrics
+whatever is configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from dataplane.observability.exposition import MetricSet
+from dataplane.observability.numbers import Histogram, label_value
+from epp.interfaces.numbers import Numbered
+from epp.metrics.catalog import PLUGIN_LABELS, PREFIX
+
+
+class PluginMetric(NamedTuple):
+    """One metric; its labels come after the plugin's name and type."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...]
+
+
+PLUGIN_METRICS: Final = (
+    PluginMetric(
+        "disaggregatedset_strict_header_no_match_total",
+        "counter",
+        "Requests whose header named a label value that no candidate has.",
+        ("selector",),
+    ),
+    PluginMetric(
+        "disaggregatedset_revision_gating_share",
+        "gauge",
+        "Share of requests that a revision gets; 0 while it lacks a required role.",
+        ("mode", "revision"),
+    ),
+)
+
+
+class PluginNumbers:
+    """Exposes what the plugins of the current configuration keep."""
+
+    def __init__(self, metrics: MetricSet) -> None:
+        self._plugins: Sequence[Numbered] = ()
+        for metric in PLUGIN_METRICS:
+            metrics.computed(
+                PREFIX + metric.name,
+                metric.help,
+                (*PLUGIN_LABELS, *metric.labels),
+                partial(self._series, metric.name),
+                kind=metric.kind,
+            )
+
+    def watch(self, plugins: Iterable[object]) -> None:
+        """From now on these plugins, as far as they keep numbers."""
+        self._plugins = [plugin for plugin in plugins if isinstance(plugin, Numbered)]
+
+    def _series(self, metric: str) -> Iterator[tuple[Sequence[str], float | Histogram]]:
+        for plugin in self._plugins:
+            for labels, value in plugin.metric_series(metric):
+                yield (plugin.name.name, plugin.name.type, *map(label_value, labels)), value
