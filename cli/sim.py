@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cli.arguments import Subparsers
+from dataplane.addresses import host_port
 from simulator.options import OptionsError, SimOptions, load_options
 
 if TYPE_CHECKING:
@@ -113,12 +114,12 @@ async def _run_until_signal(options: SimOptions) -> None:
 
 def _announcement(fleet: "Fleet") -> str:
     first, last = fleet.replicas[0], fleet.replicas[-1]
-    where = f"{first.address}:{first.port}"
+    where = host_port(first.address, first.port)
     if last is not first:
-        where += f" to {last.address}:{last.port}"
+        where += f" to {host_port(last.address, last.port)}"
     lines = [f"{len(fleet.replicas)} replicas of {fleet.options.model} listen on {where}"]
     if fleet.admin_port:
-        lines.append(f"admin: http://{first.address}:{fleet.admin_port}/replicas")
+        lines.append(f"admin: http://{host_port(first.address, fleet.admin_port)}/replicas")
     if fleet.options.endpoints_file:
         lines.append(f"endpoints: {fleet.options.endpoints_file}")
     return "\n".join(lines) + "\n"

@@ -12,6 +12,7 @@ from typing import Literal
 
 from aiohttp.web import BaseRequest, Response, Server, StreamResponse
 
+from dataplane.addresses import host_port
 from simulator import admin, completions, headers, other_endpoints
 from simulator.call import JSON, Call
 from simulator.errors import ApiError
@@ -177,5 +178,6 @@ def bind(address: str, port: int) -> socket.socket:
         sock.bind((address, port))
     except OSError as error:
         sock.close()
-        raise OSError(error.errno, f"cannot listen on {address}:{port}: {error.strerror or error}") from error
+        where, why = host_port(address, port), error.strerror or error
+        raise OSError(error.errno, f"cannot listen on {where}: {why}") from error
     return sock

@@ -15,7 +15,7 @@ from cli.local.envoy_clusters import endpoint_assignment
 from cli.local.plan import PoolPlan
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
-from epp.plugins.discovery.file import read_endpoints
+from epp.plugins.endpoint_file import read_endpoint_file
 
 POLL_S = 0.2
 
@@ -52,7 +52,7 @@ class ClusterFile:
             return
         self._seen = seen
         try:
-            found = read_endpoints(source)
+            found = read_endpoint_file(source).endpoints(lambda _: ())
         except ConfigError as error:
             self._say(f"{self.pool.name}: {error}; keeping {len(self.endpoints)} endpoints")
             return

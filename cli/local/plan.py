@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cli.local.config import LocalConfig, PoolSection
+from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
 
 FREE_PORTS = range(20_000, 32_000)
@@ -83,7 +84,7 @@ class Plan:
     def url(self) -> str:
         """Where clients connect."""
         host = "127.0.0.1" if self.address == "0.0.0.0" else self.address  # noqa: S104  # compared, not bound
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"http://{host_port(host, self.port)}"
 
     @property
     def logs(self) -> Path:

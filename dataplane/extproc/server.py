@@ -17,6 +17,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
 from dataplane.extproc.health import HealthState
 from dataplane.extproc.http2 import Connection, Limits, Services
@@ -246,7 +247,7 @@ def _bound(family: int, address: tuple[Any, ...], *, dual_stack: bool = False) -
 
 
 def _why_not(host: str, port: int, error: OSError | ValueError) -> str:
-    where = f"{host}:{port}" if host else f"port {port}"
+    where = host_port(host, port) if host else f"port {port}"
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
         return f"{where} is in use by another process; stop it or choose another port"

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final, Protocol
 
+from dataplane.addresses import split_host_port
 from dataplane.clock import Clock
 from epp.datalayer.connection import ScrapeConnection
 from epp.datalayer.http_response import ScrapeError
@@ -238,7 +239,7 @@ class Target:
         self._connecting = asyncio.get_running_loop().create_task(self._connect_and_ask())
 
     async def _connect_and_ask(self) -> None:
-        host, port = _split(self._shared.source.authority(self.endpoint))
+        host, port = split_host_port(self._shared.source.authority(self.endpoint))
         tls = self._shared.tls
         connection = self._connection = ScrapeConnection(self)
         try:
@@ -277,11 +278,6 @@ class Target:
         elif now - self._logged_at >= RELOG_S:
             self._logged_kind, self._logged_at = kind, now
             log.warning("endpoint %s (%s): %s; %s", spec.id, spec.key, detail, hint)
-
-
-def _split(authority: str) -> tuple[str, int]:
-    host, _, port = authority.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _connect_error(host: str, port: int, error: OSError) -> ScrapeError:

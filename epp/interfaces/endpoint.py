@@ -25,6 +25,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from dataplane.addresses import host_port
+
 Floats = NDArray[np.float64]
 Slots = NDArray[np.intp]
 
@@ -55,11 +57,16 @@ class EndpointSpec(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     metrics_host: str = ""
     """``host:port`` to scrape; empty means ``key``."""
+    rank: int = 0
+    """Index among the data-parallel ranks of one server, each of which is an endpoint."""
+    models: tuple[str, ...] = ()
+    """Models it serves, if discovery says so."""
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """``ip:port`` as the destination header spells it (IPv6 in brackets)."""
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return host_port(self.address, self.port)
 
     @property
     def id(self) -> str:

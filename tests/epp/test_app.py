@@ -173,6 +173,33 @@ async def test_endpoints_can_be_given_by_flag_alone(tmp_path: Path) -> None:
     await picker.stop()
 
 
+async def test_an_extended_list_gives_the_pool_names_ranks_and_roles(tmp_path: Path) -> None:
+    file = tmp_path / "endpoints.yaml"
+    document = {
+        "apiVersion": "pointsman.dev/v1",
+        "kind": "EndpointList",
+        "resolve": {"family": "ipv4"},
+        "endpoints": [
+            {"name": "a", "address": "localhost", "port": 7, "ranks": 2, "role": "decode"},
+            {"name": "b", "address": "::1", "port": 7, "metrics": {"port": 9}, "models": ["m"]},
+        ],
+    }
+    file.write_text(json.dumps(document))
+    options = {"grpc_port": 0, "grpc_health_port": 0, "metrics_port": 0, "host": "127.0.0.1"}
+    picker = Picker(EppOptions(**options, endpoints_file=str(file), secure_serving=False))
+    await picker.start()
+    try:
+        shown = picker._pages().endpoints(10)["endpoints"]
+        facts = ("name", "address", "rank", "models", "metricsAddress", "labels")
+        assert [tuple(row[fact] for fact in facts) for row in shown] == [
+            ("a-127.0.0.1-rank-0", "127.0.0.1:7", 0, [], "127.0.0.1:7", {"llm-d.ai/role": "decode"}),
+            ("a-127.0.0.1-rank-1", "127.0.0.1:8", 1, [], "127.0.0.1:8", {"llm-d.ai/role": "decode"}),
+            ("b", "[::1]:7", 0, ["m"], "[::1]:9", {}),
+        ]
+    finally:
+        await picker.stop()
+
+
 def test_without_any_endpoints_the_way_out_is_said() -> None:
     with pytest.raises(ConfigError, match=r"^dataLayer\.discovery: nothing tells the picker its endpoints"):
         Picker(EppOptions())

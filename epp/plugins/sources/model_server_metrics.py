@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
+from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from dataplane.units import parse_duration
@@ -26,7 +27,7 @@ class ModelServerMetricsParams(PluginParams, frozen=True):
     path: str = "/metrics"
     """Path, with a query if needed."""
     port: int = 0
-    """Metrics port of every endpoint; 0 = the endpoint's own."""
+    """Metrics port of endpoints for which discovery names none; 0 = the port that serves requests."""
     insecure_skip_verify: bool = True
     """With https: accept any server certificate."""
     ca_cert_path: str = ""
@@ -59,9 +60,11 @@ class ModelServerMetricsSource:
         self._tls = _context(params)
 
     def authority(self, endpoint: Endpoint) -> str:
-        """``host:port`` of the endpoint's metrics."""
-        authority = endpoint.spec.metrics_host or endpoint.spec.key
-        return f"{authority.rpartition(':')[0]}:{self._port}" if self._port else authority
+        """``host:port`` of the endpoint's metrics: what discovery says of it precedes ``port``."""
+        spec = endpoint.spec
+        if spec.metrics_host:
+            return spec.metrics_host
+        return host_port(spec.address, self._port) if self._port else spec.key
 
     def tls(self) -> ssl.SSLContext | None:
         """Context for https, None for http."""

@@ -6,7 +6,19 @@ from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 
 def test_the_table_is_described_with_age_and_problems():
     table = EndpointTable()
-    fresh = table.add(EndpointSpec("a", "default", "10.0.0.1", 8000, {"role": "decode"}))
+    fresh = table.add(
+        EndpointSpec(
+            "a",
+            "default",
+            "10.0.0.1",
+            8000,
+            {"role": "decode"},
+            metrics_host="10.0.0.1:9400",
+            rank=1,
+            models=("m",),
+            annotations={"note": "x"},
+        )
+    )
     table.add(EndpointSpec("b", "default", "fd00::1", 8000))
     table.waiting[fresh.slot], table.kv_usage[fresh.slot] = 3, 0.5
     table.block_size[fresh.slot], table.num_blocks[fresh.slot] = 16, 1000
@@ -26,6 +38,10 @@ def test_the_table_is_described_with_age_and_problems():
                 "namespace": "default",
                 "address": "10.0.0.1:8000",
                 "labels": {"role": "decode"},
+                "annotations": {"note": "x"},
+                "models": ["m"],
+                "rank": 1,
+                "metricsAddress": "10.0.0.1:9400",
                 "fresh": True,
                 "trust": 1.0,
                 "listens": True,
@@ -48,6 +64,10 @@ def test_the_table_is_described_with_age_and_problems():
                 "namespace": "default",
                 "address": "[fd00::1]:8000",
                 "labels": {},
+                "annotations": {},
+                "models": [],
+                "rank": 0,
+                "metricsAddress": "[fd00::1]:8000",
                 "fresh": False,
                 "trust": 0.0,
                 "listens": True,

@@ -15,14 +15,9 @@ from epp.interfaces.data_layer import DiscoveredSet, EndpointDiscovery
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.interfaces.state import MAX_DUMPED
-from epp.plugins.discovery.file import (
-    MAX_FILE_BYTES,
-    MAX_LABELS,
-    MAX_NAME,
-    FileDiscovery,
-    FileDiscoveryParams,
-    read_endpoints,
-)
+from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
+from epp.plugins.endpoint_fields import MAX_LABELS, MAX_NAME
+from epp.plugins.endpoint_file import MAX_FILE_BYTES, EndpointFile, read_endpoint_file
 
 GOOD = "endpoints:\n- {name: a, address: 10.0.0.1}\n- {name: b, address: 10.0.0.2}\n"
 
@@ -34,6 +29,11 @@ def discovery(path: Path, *, watch: bool = True) -> FileDiscovery:
     """A plugin for this file."""
     params = msgspec.convert({"path": str(path), "watchFile": watch}, FileDiscoveryParams)
     return FileDiscovery(TypedName("file-discovery", "file"), params, Handle(EndpointTable()))
+
+
+def read_endpoints(path: str) -> DiscoveredSet:
+    """The endpoints in a file without host names."""
+    return read_endpoint_file(path).endpoints(lambda _: ())
 
 
 def settled(plugin: FileDiscovery) -> DiscoveredSet | None:
@@ -156,7 +156,7 @@ def test_unknown_fields_are_said_and_the_entry_counts(file: Path):
     ]
 
 
-def test_of_duplicates_the_last_wins_and_it_is_said(file: Path):
+def test_of_duplicates_the_first_counts_and_the_others_are_said(file: Path):
     file.write_text(
         "endpoints:\n- {name: a, address: 10.0.0.1}\n- {name: b, address: 10.0.0.2}\n"
         "- {name: a, address: 10.0.0.3}\n- {name: c, address: 10.0.0.2}\n"
@@ -164,21 +164,25 @@ def test_of_duplicates_the_last_wins_and_it_is_said(file: Path):
     )
     found = read_endpoints(str(file))
     assert [(spec.id, spec.address) for spec in found.endpoints] == [
-        ("default/a", "10.0.0.3"),
-        ("default/c", "10.0.0.2"),
+        ("default/a", "10.0.0.1"),
+        ("default/b", "10.0.0.2"),
         ("x/a", "10.0.0.4"),
     ]
     assert found.problems == [
-        f"{file}: endpoints[0]: left out, endpoints[2] has the same endpoint default/a",
-        f"{file}: endpoints[1]: left out, endpoints[3] has the same address 10.0.0.2:8000",
+        f"{file}: endpoints[2]: left out, endpoints[0] has the same endpoint default/a",
+        f"{file}: endpoints[3]: left out, endpoints[1] has the same address 10.0.0.2:8000",
     ]
 
 
-def test_one_entry_can_take_the_place_of_two(file: Path):
-    file.write_text(GOOD + "- {name: a, address: 10.0.0.2}\n- {name: d, address: 10.0.0.1}\n")
+def test_an_entry_left_out_costs_no_other_one_its_place(file: Path):
+    file.write_text(GOOD + "- {name: a, address: 10.0.0.3}\n- {name: d, address: 10.0.0.3}\n")
     found = read_endpoints(str(file))
-    assert [(spec.name, spec.address) for spec in found.endpoints] == [("a", "10.0.0.2"), ("d", "10.0.0.1")]
-    assert len(found.problems) == 2
+    assert [(spec.name, spec.address) for spec in found.endpoints] == [
+        ("a", "10.0.0.1"),
+        ("b", "10.0.0.2"),
+        ("d", "10.0.0.3"),
+    ]
+    assert len(found.problems) == 1
 
 
 @pytest.mark.parametrize(
@@ -296,14 +300,13 @@ def test_a_file_still_being_written_is_left_alone(file: Path):
 
 def test_a_change_during_the_first_reading_is_seen_afterwards(file: Path, monkeypatch: pytest.MonkeyPatch):
     plugin = discovery(file)
-    real = read_endpoints
 
-    def read_then_change(path: str) -> DiscoveredSet:
-        found = real(path)
+    def read_then_change(path: str) -> EndpointFile:
+        found = read_endpoint_file(path)
         file.write_text("endpoints: [{name: c, address: 10.0.0.3}]")
         return found
 
-    monkeypatch.setattr("epp.plugins.discovery.file.read_endpoints", read_then_change)
+    monkeypatch.setattr("epp.plugins.discovery.file.read_endpoint_file", read_then_change)
     assert names(plugin.load()) == ["a", "b"]
     monkeypatch.undo()
     assert names(settled(plugin)) == ["c"]

@@ -48,10 +48,12 @@ def test_defaults_are_those_of_the_field():
         (0, endpoint("fd00::1"), "[fd00::1]:8000"),
         (9400, endpoint("fd00::1"), "[fd00::1]:9400"),
         (0, endpoint(metrics_host="10.9.9.9:1234"), "10.9.9.9:1234"),
-        (9400, endpoint(metrics_host="10.9.9.9:1234"), "10.9.9.9:9400"),
+        (9400, endpoint(metrics_host="10.9.9.9:1234"), "10.9.9.9:1234"),
     ],
 )
-def test_the_port_parameter_overrides_the_endpoints(port: int, row: Endpoint, authority: str):
+def test_the_port_parameter_is_for_endpoints_whose_discovery_names_none(
+    port: int, row: Endpoint, authority: str
+):
     assert source(port=port).authority(row) == authority
 
 
