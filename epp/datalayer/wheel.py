@@ -3,7 +3,8 @@
 The interval is cut into slices of about five milliseconds, and each item belongs to one slice. Waking up
 costs more than one item's work, so slices are opened one by one, each for a handful of items, far from those
 that are open already; once all are open, an item joins the emptiest. One timer serves all slices that hold
-something. A late timer skips the rounds it missed instead of repeating them.
+something. A late timer skips the rounds it missed instead of repeating them. An item does not wait for its
+slice to be served for the first time: newcomers are served a handful at a time as soon as there are any.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 SLICE_S: Final = 0.005
@@ -85,28 +87,47 @@ class Wheel(Generic[T]):
         self._serve = serve
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._newcomers: dict[T, None] = {}
+        self._greeting: asyncio.TimerHandle | None = None
 
     def add(self, item: T) -> None:
         """Serve ``item`` from now on."""
         self._slices.add(item)
+        self._newcomers[item] = None
         self._arm()
+        self._greet_soon()
 
     def discard(self, item: T) -> None:
         """Serve ``item`` no longer."""
         self._slices.discard(item)
+        self._newcomers.pop(item, None)
 
     def start(self) -> None:
         """Begin turning."""
         self._loop = asyncio.get_running_loop()
         self._slices.due(self._loop.time())
         self._arm()
+        self._greet_soon()
 
     def stop(self) -> None:
         """Stop turning."""
         self._loop = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._greeting):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._greeting = None
+
+    def _greet_soon(self) -> None:
+        if self._loop is not None and self._greeting is None and self._newcomers:
+            self._greeting = self._loop.call_later(SLICE_S, self._greet)
+
+    def _greet(self) -> None:
+        """Serve a handful of newcomers; those whose slice came first are none any more."""
+        self._greeting = None
+        for item in list(islice(self._newcomers, HANDFUL)):
+            del self._newcomers[item]
+            self._serve(item)
+        self._greet_soon()
 
     def _arm(self) -> None:
         if self._loop is None:
@@ -124,4 +145,5 @@ class Wheel(Generic[T]):
             due = self._slices.due(self._loop.time())
             self._arm()
             for item in due:
+                self._newcomers.pop(item, None)
                 self._serve(item)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -33,6 +34,7 @@ DESTINATION = "x-gateway-destination-endpoint"
 SERVED = "x-gateway-destination-endpoint-served"
 DROPPED = "x-llm-d-request-dropped-reason"
 OBSERVED_TIMEOUT_S = 20.0
+CALL_TIMEOUT_S = 40.0
 
 DEFAULT_PROFILE = """
 plugins:
@@ -97,13 +99,20 @@ class Site:
         self._runner: web.AppRunner | None = None
         self._channel: grpc.aio.Channel | None = None
         self.port = 0
-        self.picker: Picker
+        self._picker: Picker | None = None
 
     async def __aenter__(self) -> Self:
+        try:
+            return await self._start()
+        except BaseException:
+            await self.__aexit__()
+            raise
+
+    async def _start(self) -> Self:
         await self._serve_metrics()
         self._list(range(len(self.pods)))
-        self.picker = Picker(self._options())
-        await self.picker.start()
+        self._picker = Picker(self._options())
+        await self._picker.start()
         self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.picker.server.port}")
         await self._measured()
         return self
@@ -111,9 +120,16 @@ class Site:
     async def __aexit__(self, *_: object) -> None:
         if self._channel is not None:
             await self._channel.close()
-        await self.picker.stop()
+        if self._picker is not None:
+            await self._picker.stop()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    @property
+    def picker(self) -> Picker:
+        """The running picker."""
+        assert self._picker is not None
+        return self._picker
 
     def key(self, number: int) -> str:
         """``address:port`` of pod ``number``."""
@@ -178,15 +194,29 @@ class Site:
             ):
                 await asyncio.sleep(0.01)
 
-    async def converse(self, *messages: pb.ProcessingRequest) -> list[pb.ProcessingResponse]:
-        """Send the messages, end the stream, and hear everything the picker says."""
+    @asynccontextmanager
+    async def asked(self, *messages: pb.ProcessingRequest) -> AsyncIterator[pb.ProcessingResponse]:
+        """Send the messages and hear the first answer; the stream stays open until the block ends."""
+        call = self._call()
+        try:
+            for message in messages:
+                await call.write(message)
+            yield await call.read()
+        finally:
+            call.cancel()
+
+    def _call(self, messages: Iterator[pb.ProcessingRequest] | None = None) -> Any:
         assert self._channel is not None
-        call = self._channel.stream_stream(
+        method = self._channel.stream_stream(
             METHOD,
             request_serializer=pb.ProcessingRequest.SerializeToString,
             response_deserializer=pb.ProcessingResponse.FromString,
         )
-        return [answer async for answer in call(iter(messages), timeout=20)]
+        return method(messages, timeout=CALL_TIMEOUT_S)
+
+    async def converse(self, *messages: pb.ProcessingRequest) -> list[pb.ProcessingResponse]:
+        """Send the messages, end the stream, and hear everything the picker says."""
+        return [answer async for answer in self._call(iter(messages))]
 
     async def ask(self, body: Any, *headers: tuple[str, str], **hints: Any) -> list[pb.ProcessingResponse]:
         """One whole request; ``hints`` are those of ``request_body``."""

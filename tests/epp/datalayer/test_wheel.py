@@ -91,3 +91,24 @@ async def test_a_stopped_wheel_serves_nobody():
     wheel.add("b")
     await asyncio.sleep(0.03)
     assert served == []
+
+
+async def test_a_newcomer_does_not_wait_for_its_slice():
+    served: list[int] = []
+    everybody = asyncio.Event()
+
+    def serve(item: int) -> None:
+        served.append(item)
+        if len(served) == 20:
+            everybody.set()
+
+    wheel: Wheel[int] = Wheel(3600.0, serve)
+    for item in range(10):
+        wheel.add(item)
+    wheel.discard(4)
+    wheel.start()
+    for item in range(10, 21):
+        wheel.add(item)
+    await asyncio.wait_for(everybody.wait(), 10)
+    wheel.stop()
+    assert served == [item for item in range(21) if item != 4]
