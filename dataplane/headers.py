@@ -60,6 +60,8 @@ TEST_SELECTION: Final = "test-epp-endpoint-selection"
 TEST_SERVED: Final = "x-conformance-test-served-endpoint"
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
+EXPLAIN: Final = "x-pointsman-explain"
+"""On a request: trace its decision. On the response: the decision in one line."""
 WENT_INTO_RESPONSE_HEADERS: Final = "x-went-into-resp-headers"
 
 SIDECAR_HEADERS: Final = frozenset({PREFILLER, ENCODERS, DATA_PARALLEL, KV_CACHE_SOURCE})
@@ -75,6 +77,7 @@ CONTROL_HEADERS: Final = frozenset(
         VIDEO_FPS,
         VIDEO_DURATION_S,
         VIDEO_RESOLUTION,
+        EXPLAIN,
         *ALIASES,
         *ALIASES.values(),
     }

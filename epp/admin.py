@@ -2,7 +2,7 @@
 
     /metrics                        Prometheus text
     /healthz, /readyz               200 ok; readiness answers 503 with the reason
-    /debug/decisions?limit=20       the last decisions, newest first
+    /debug/decisions?limit=20       the last decisions, newest first; also model=, endpoint=, ending=, traced=
     /debug/decisions/<request id>   every kept decision of a request
     /debug/endpoints?limit=1000     the endpoint table, age and problems of its data
     /debug/plugins/state            what plugins show of their state
@@ -33,9 +33,10 @@ import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
-from dataplane.errors import ConfigError
+from dataplane.errors import ConfigError, did_you_mean
 from dataplane.observability.exposition import CONTENT_TYPE, MetricSet
 from dataplane.plugin.base import Plugin
+from epp.decisions import DecisionQuery
 from epp.interfaces.state import StateDumper
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class AdminPages:
     metrics: Sequence[MetricSet]
     collectors: Sequence[Collector] = ()
     """Collectors of ``prometheus_client``, exposed after ``metrics``; the process's own is always there."""
-    decisions: Callable[[int], Iterable[Any]]
-    """The newest decisions, at most so many, made one by one."""
+    decisions: Callable[[DecisionQuery], Iterable[Any]]
+    """The newest decisions that are asked for, made one by one."""
     decision: Callable[[str], Iterable[Any]]
     """Decisions of a request id; empty when none is kept."""
     endpoints: Callable[[int], Any]
@@ -185,8 +186,7 @@ class AdminServer:
         return _text("\n".join(line.strip() for line in lines.splitlines()) + "\n")
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
-        limit = _limit(request, default=20, most=MAX_DECISIONS)
-        return await _listing(request, self._pages.decisions(limit))
+        return await _listing(request, self._pages.decisions(_decision_query(request)))
 
     async def _decision(self, request: web.Request) -> web.StreamResponse:
         request_id = request.match_info["request_id"]
@@ -194,7 +194,11 @@ class AdminServer:
         if found:
             return await _listing(request, found)
         return _json(
-            {"error": f"no decision of request {request_id!r} is kept; see --decision-log-size"}, 404
+            {
+                "error": f"no decision of request {request_id!r} is kept; see --decision-log-size and "
+                "--explain-sampling"
+            },
+            404,
         )
 
     async def _endpoints(self, request: web.Request) -> web.StreamResponse:
@@ -255,6 +259,27 @@ def _limit(request: web.Request, *, default: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise web.HTTPBadRequest(text=f"limit must be a number from 1 to {most}\n")
     return max(1, min(int(text), most))
+
+
+def _decision_query(request: web.Request) -> DecisionQuery:
+    """The query's filters; 400 for one that does not exist."""
+    from aiohttp import web
+
+    known = ("limit", "model", "endpoint", "ending", "traced")
+    for name in request.query:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+            raise web.HTTPBadRequest(text=f"unknown parameter {name[:60]!r}{hint}\n")
+    traced = request.query.get("traced", "false")
+    if traced not in {"true", "false"}:
+        raise web.HTTPBadRequest(text="traced must be true or false\n")
+    return DecisionQuery(
+        limit=_limit(request, default=20, most=MAX_DECISIONS),
+        model=request.query.get("model", ""),
+        endpoint=request.query.get("endpoint", ""),
+        ending=request.query.get("ending", ""),
+        traced=traced == "true",
+    )
 
 
 def _text(text: str, status: int = 200) -> web.StreamResponse:

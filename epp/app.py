@@ -40,6 +40,7 @@ from epp.admin import AdminPages, AdminServer
 from epp.assembly import Assembler, bequeath
 from epp.datalayer.report import describe_endpoints
 from epp.decisions import DecisionLog
+from epp.explain.policy import ExplainPolicy
 from epp.graph import PluginGraph, load_graph
 from epp.handler import PickerHandler
 from epp.interfaces.endpoint import EndpointTable
@@ -149,6 +150,7 @@ class Picker:
             self.decisions,
             SYSTEM_CLOCK,
             emit_scores=options.emit_endpoint_scores,
+            explain=ExplainPolicy.of(options.explain_sampling, options.explain_header),
         )
         self.processor = ExternalProcessor(
             self.handler.open,

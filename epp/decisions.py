@@ -1,12 +1,16 @@
 """The last decisions, kept for people who ask why.
 
-A ring buffer of references: recording costs one object, and text is made only when somebody reads, one record
-at a time. Records hold no body, prompt or header but the request id, the model and the fairness id; these are
-the client's to choose, so they are cut to ``MAX_TEXT`` and cleaned of what JSON cannot say.
+Two ring buffers of references. The first holds a light record of every decision, which keeps the arrays that
+the decision made anyway; the second keeps the traced ones longer, whose records let go of those arrays, so
+that it is small whatever the size of the pool. Recording costs one object, and text is made only when
+somebody reads, one record at a time. Records hold no body, prompt or header but the request id, the model and
+the fairness id; these are the client's to choose, so they are cut to ``MAX_TEXT`` and cleaned of what JSON
+cannot say.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,10 +19,12 @@ from typing import Any, Final
 
 import msgspec
 
-from epp.interfaces.scheduling import ProfileResult, SchedulingResult
+from epp.explain.describe import describe
+from epp.interfaces.scheduling import SchedulingResult
+from epp.interfaces.trace import DecisionTrace
 
-MAX_LISTED_CANDIDATES: Final = 32
-"""Candidates shown per decision; the best are kept."""
+MAX_TRACES: Final = 256
+"""Traced decisions kept; each is at most some tens of kilobytes."""
 
 MAX_TEXT: Final = 256
 """Characters kept of a text that a client chose."""
@@ -40,26 +46,67 @@ class DecisionRecord(msgspec.Struct):
     config: str = ""
     """Revision of the configuration that decided."""
     result: SchedulingResult | None = None
+    """None for a request that was rejected, and for one that is traced."""
+    trace: DecisionTrace | None = None
     error: str = ""
+    stage: str = ""
+    """Where it was rejected; empty when it was not."""
     matched_blocks: float = 0.0
     total_blocks: int = 0
     block_size: int = 0
     served: str = ""
     status: int = 0
     ending: str = ""
+    """rejected, natural, client-disconnect or error; empty while the response is awaited."""
     ttft_s: float | None = None
     cached_tokens: int | None = None
+    number: int = 0
+    """Rises from record to record of one log."""
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Addresses of the destination, in order of preference."""
+        if self.trace is not None:
+            return [spec.key for spec in self.trace.destination]
+        return [] if self.result is None else [endpoint.key for endpoint in self.result.endpoints]
+
+
+class DecisionQuery(msgspec.Struct, frozen=True):
+    """Which decisions to list; what is empty does not matter."""
+
+    limit: int = 20
+    model: str = ""
+    """As asked for or as sent on."""
+    endpoint: str = ""
+    """``ip:port`` that was chosen or that served."""
+    ending: str = ""
+    """As in the record; ``running`` = the response is awaited."""
+    traced: bool = False
+
+    def matches(self, record: DecisionRecord) -> bool:
+        """Whether a record is asked for."""
+        return (
+            (not self.traced or record.trace is not None)
+            and (not self.model or self.model in (record.model, record.target_model))
+            and (not self.ending or self.ending == (record.ending or "running"))
+            and (not self.endpoint or self.endpoint == record.served or self.endpoint in record.endpoints)
+        )
 
 
 class DecisionLog:
     """Bounded history of decisions, newest last."""
 
-    def __init__(self, size: int, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, size: int, wall_clock: Callable[[], float] = time.time, *, traces: int = MAX_TRACES
+    ) -> None:
         self._records: deque[DecisionRecord] = deque(maxlen=size)
+        self._traced: deque[DecisionRecord] = deque(maxlen=traces)
         self._wall_clock = wall_clock
+        self._count = 0
 
     def add(self, record: DecisionRecord) -> None:
         """Keep a record; the oldest makes room."""
+        self._count = record.number = self._count + 1
         record.decided_at = self._wall_clock()
         chosen = f"{record.request_id}{record.model}{record.target_model}{record.fairness_id}"
         if len(chosen) > MAX_TEXT or not chosen.isascii():
@@ -68,18 +115,31 @@ class DecisionLog:
             record.target_model = clean(record.target_model)
             record.fairness_id = clean(record.fairness_id)
         self._records.append(record)
+        if record.trace is not None:
+            record.result = None
+            self._traced.append(record)
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def recent(self, limit: int = 20) -> Iterator[dict[str, Any]]:
-        """The newest ``limit`` decisions as JSON-able data, newest first, made one by one."""
-        return map(describe, list(islice(reversed(self._records), limit)))
+    def recent(self, query: DecisionQuery | int = 20) -> Iterator[dict[str, Any]]:
+        """The newest decisions asked for as JSON-able data, newest first, made one by one."""
+        if isinstance(query, int):
+            query = DecisionQuery(limit=query)
+        return map(describe, list(islice(filter(query.matches, self._newest_first()), query.limit)))
 
     def find(self, request_id: str) -> Iterator[dict[str, Any]]:
         """Every kept decision of this request id, newest first; ids are the client's, so not unique."""
         wanted = clean(request_id)
-        return map(describe, [r for r in reversed(self._records) if r.request_id == wanted])
+        return map(describe, [r for r in self._newest_first() if r.request_id == wanted])
+
+    def _newest_first(self) -> Iterator[DecisionRecord]:
+        """The records of both buffers, each once."""
+        last = 0
+        for record in heapq.merge(reversed(self._records), reversed(self._traced), key=lambda r: -r.number):
+            if record.number != last:
+                last = record.number
+                yield record
 
 
 def clean(text: str) -> str:
@@ -87,62 +147,3 @@ def clean(text: str) -> str:
     if text.isascii() and len(text) <= MAX_TEXT:
         return text
     return text[:MAX_TEXT].encode("utf-8", "replace").decode()
-
-
-def describe(record: DecisionRecord) -> dict[str, Any]:
-    """One decision in the words of the scheduler."""
-    out = _plain(record)
-    result = record.result
-    if result is not None:
-        out["destination"] = [endpoint.key for endpoint in result.endpoints]
-        out["primaryProfile"] = result.primary
-        out["profiles"] = {name: _profile(profile) for name, profile in result.results.items()}
-    return out
-
-
-def _plain(record: DecisionRecord) -> dict[str, Any]:
-    return {
-        "requestId": record.request_id,
-        "decidedAt": record.decided_at,
-        "model": record.model,
-        "targetModel": record.target_model,
-        "priority": record.priority,
-        "fairnessId": record.fairness_id,
-        "promptBytes": record.prompt_bytes,
-        "config": record.config,
-        "durationMs": round(record.duration_s * 1000, 4),
-        "prefix": {
-            "matchedBlocks": record.matched_blocks,
-            "totalBlocks": record.total_blocks,
-            "blockSizeTokens": record.block_size,
-        },
-        "error": record.error,
-        "response": {
-            "status": record.status,
-            "served": record.served,
-            "ending": record.ending,
-            "ttftMs": None if record.ttft_s is None else round(record.ttft_s * 1000, 3),
-            "cachedTokens": record.cached_tokens,
-        },
-    }
-
-
-def _profile(profile: ProfileResult) -> dict[str, Any]:
-    keys = [endpoint.key for endpoint in profile.candidates.endpoints]
-    order = sorted(range(len(keys)), key=lambda i: -profile.totals[i])[:MAX_LISTED_CANDIDATES]
-    return {
-        "filters": [{"name": f.name, "before": f.before, "after": f.after} for f in profile.filters],
-        "picked": [endpoint.key for endpoint in profile.endpoints],
-        "candidates": [
-            {
-                "endpoint": keys[i],
-                "total": round(float(profile.totals[i]), 6),
-                "scores": {
-                    s.name: {"score": round(float(s.scores[i]), 6), "weight": s.weight}
-                    for s in profile.scorers
-                },
-            }
-            for i in order
-        ],
-        "candidatesTotal": len(keys),
-    }

@@ -120,8 +120,7 @@ class Director:
         if body or (http.body is not None and headers.get(":method") == "POST"):
             parser = self.graph.parser_for(path)
             parsed = parser.parse(headers, path, body)
-        request_id = headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES]
-        request = InferenceRequest(request_id or str(uuid4()), path, headers, body, parsed, self._clock())
+        request = InferenceRequest(_request_id(headers), path, headers, body, parsed, self._clock())
         request.objective = headers.control(OBJECTIVE)
         request.priority = self._objects.current.priority_of(request.objective)
         for read, record in self._read_headers:
@@ -131,29 +130,47 @@ class Director:
         request.fairness_id = headers.control(FAIRNESS_ID) or request.fairness_id
         return request, parser
 
+    def unparsed(self, http: HttpRequest) -> InferenceRequest:
+        """A request that ``parse`` refuses, for the records: nothing is known of what is in it."""
+        headers = http.headers
+        path = request_path(headers)
+        return InferenceRequest(_request_id(headers), path, headers, b"", ParsedBody(), self._clock())
+
     def admit(self, request: InferenceRequest, parser: Parser | None, http: HttpRequest) -> Admitted:
         """Choose endpoints; book the primary, and the one that computes the prompt for it.
 
         After a ``RequestError`` nothing is booked.
         """
+        request.stage = "candidates"
+        trace = request.trace
         candidates = locate(self.table, http.metadata if self._use_subset else None)
+        if trace is not None:
+            trace.located(self.table, candidates, self._clock())
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
         if self._screeners:
+            request.stage = "screening"
             candidates = self._screen(request, candidates)
+        request.stage = "data producers"
         for produce, record in self._produce:
             start = perf_counter()
             produce(request, candidates)
             record(perf_counter() - start)
-        for admit, record in self._admitters:
+        request.stage = "admission"
+        for (admit, record), plugin in zip(self._admitters, self.graph.admitters, strict=True):
             start = perf_counter()
             denial = admit(request, candidates)
             record(perf_counter() - start)
+            if trace is not None:
+                trace.admitted(plugin, candidates, denial)
             if denial is not None:
                 raise ResourceExhaustedError(f"request cannot be admitted: {denial}")
+        request.stage = "scheduling"
         result = self._schedule(request, candidates)
         if wants_only_cached(request.headers):
+            request.stage = "conditional decode"
             self._conditional.check(request, result)
+        request.stage = "pre-request"
         set_headers = self._prepare(request, result)
         booking = self.table.book(result.endpoints[0])
         prefill = result.prefill_endpoint
@@ -167,6 +184,9 @@ class Director:
             start = perf_counter()
             kept.append(screen(request, candidates))
             record(perf_counter() - start)
+            if request.trace is not None:
+                plugin = self.graph.screeners[len(kept) - 1]
+                request.trace.screened(plugin, request, candidates, kept[-1])
         left = common(candidates, kept)
         if not len(left):
             raise ServiceUnavailableError("screeners eliminated all endpoint candidates")
@@ -178,8 +198,12 @@ class Director:
             result = self._scheduler.schedule(request, candidates)
         except RequestError:
             self._metrics.schedule_failed(request.target_model)
+            if request.trace is not None:
+                request.trace.decided(request, candidates, self.graph.profiles, None)
             raise
         self._metrics.scheduled(perf_counter() - start, request.target_model, result.endpoints[0])
+        if request.trace is not None:
+            request.trace.decided(request, candidates, self.graph.profiles, result)
         if result.decision:
             name: TypedName = self.graph.profile_handler.name  # type: ignore[attr-defined]  # all have one
             self._metrics.decided_in_stages(name, request.target_model, result.decision, result.left_out)
@@ -264,6 +288,11 @@ class Director:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+
+def _request_id(headers: Headers) -> str:
+    """The client's or Envoy's; else a new one."""
+    return headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES] or str(uuid4())
 
 
 def _header_value(name: str, value: str) -> bytes:

@@ -19,6 +19,7 @@ from dataplane.headers import (
     DESTINATION_ENDPOINT,
     DESTINATION_ENDPOINT_SCORES,
     DESTINATION_ENDPOINT_SERVED,
+    EXPLAIN,
     LB_NAMESPACE,
     REQUEST_ID,
     STRIPPED_UPSTREAM,
@@ -26,6 +27,7 @@ from dataplane.headers import (
 )
 from epp.decisions import DecisionLog, DecisionRecord
 from epp.director import Admitted, Director
+from epp.explain.policy import ExplainPolicy
 from epp.interfaces.attributes import PREFIX_MATCH
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.request_control import ResponseReader
@@ -51,12 +53,15 @@ class PickerHandler:
         clock: Clock,
         *,
         emit_scores: bool = False,
+        explain: ExplainPolicy | None = None,
     ) -> None:
         self.director = director
         self.metrics = metrics
         self.decisions = decisions
         self.clock = clock
         self.emit_scores = emit_scores
+        self.explain = explain
+        """Says which decisions are traced; None = none ever is."""
         self._answers: dict[str, Proceed] = {}
 
     def open(self) -> PickerExchange:
@@ -111,6 +116,7 @@ class PickerExchange:
     __slots__ = (
         "_admitted",
         "_director",
+        "_explanation",
         "_handler",
         "_last_chunk_at",
         "_metrics",
@@ -129,6 +135,8 @@ class PickerExchange:
         self._metrics: RequestMetrics | None = None
         self._reader: ResponseReader | None = None
         self._record: DecisionRecord | None = None
+        self._explanation: bytes | None = None
+        """The decision in one line, for a client that asked for it."""
         self._summary = ResponseSummary()
         self._started_at = 0.0
         self._last_chunk_at = 0.0
@@ -136,21 +144,28 @@ class PickerExchange:
 
     def on_request(self, request: HttpRequest, resume: Resume) -> Decision | None:
         """Pick. Every failure is counted under its code and recorded with its reason."""
+        explain = self._handler.explain
         started = perf_counter()
         self._started_at = self._handler.clock()
         inference: InferenceRequest | None = None
         try:
             inference, parser = self._director.parse(request)
+            if explain is not None:
+                explain.consider(inference)
             metrics = self._metrics_of(inference)
             admitted = self._admitted = self._director.admit(inference, parser, request)
         except RequestError as error:
-            self._fail(inference, error, started)
+            record = self._fail(inference, request, error, started)
+            if explain is not None and explain.is_asked(request.headers):
+                return explain.rejection(error, record)
             raise
         metrics.started(len(inference.body))
         self._summary.streaming = inference.parsed.stream
         duration = perf_counter() - started
         self._handler.metrics.processed_request(duration)
-        self._note(inference, duration, admitted)
+        record = self._note(inference, duration, admitted)
+        if inference.trace is not None and explain is not None and explain.is_asked(request.headers):
+            self._explanation = explain.line(record)
         return self._handler.answer(admitted)
 
     def _metrics_of(self, request: InferenceRequest) -> RequestMetrics:
@@ -159,13 +174,19 @@ class PickerExchange:
         )
         return self._metrics
 
-    def _fail(self, request: InferenceRequest | None, error: RequestError, started: float) -> None:
+    def _fail(
+        self, request: InferenceRequest | None, http: HttpRequest, error: RequestError, started: float
+    ) -> DecisionRecord:
         metrics = self._metrics or self._handler.metrics.for_request("", "", "", 0)
         metrics.error(error.code)
-        if request is not None:
-            record = self._note(request, perf_counter() - started, None)
-            record.error = f"{error.code}: {error.message}"
-            record.status = error.status
+        if request is None:
+            request = self._director.unparsed(http)
+        record = self._note(request, perf_counter() - started, None)
+        record.error = f"{error.code}: {error.message}"
+        record.stage = request.stage
+        record.status = error.status
+        record.ending = Ending.REJECTED.value
+        return record
 
     def _note(self, request: InferenceRequest, duration: float, admitted: Admitted | None) -> DecisionRecord:
         match = request.attributes.get(PREFIX_MATCH)
@@ -179,6 +200,7 @@ class PickerExchange:
             prompt_bytes=len(request.parsed.prompt_text),
             duration_s=duration,
             config=self._director.revision,
+            trace=request.trace,
         )
         if admitted is not None:
             record.result = admitted.result
@@ -207,6 +229,9 @@ class PickerExchange:
         added: list[tuple[str, bytes]] = []
         if admitted is not None and self._director.sets_response_headers:
             added = self._director.response_headers(admitted, response, summary.served)
+        if self._explanation is not None:
+            added.append((EXPLAIN, self._explanation))
+            stale = [name for name in stale if name != EXPLAIN]
         self._handler.metrics.processed_response(perf_counter() - started)
         if stale or added:
             return Proceed(set_headers=[*_RESPONSE_SEEN.set_headers, *added], remove_headers=stale)

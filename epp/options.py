@@ -25,6 +25,8 @@ MAX_DECISION_LOG: Final = 100_000
 MAX_SOCKET_PATH: Final = 107
 """Bytes of a Unix socket's path that the system takes."""
 
+EXPLAIN_HEADER_MODES: Final = ("off", "id", "full")
+
 _METRIC_FLAG_REMOVED: Final = (
     "name the series of your engine in core-metrics-extractor's engineConfigs, in the configuration file"
 )
@@ -84,6 +86,8 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("disable-endpoint-subset-filter", Kind.SWITCH, "false", "ignore subset hints of the proxy"),
     Flag("emit-endpoint-scores", Kind.SWITCH, "false", "send the proxy every candidate's total score"),
     Flag("decision-log-size", Kind.NUMBER, "200", "decisions kept for /debug/decisions; 0 = none"),
+    Flag("explain-sampling", Kind.TEXT, "0.01", "share of decisions that are traced in full, 0 to 1"),
+    Flag("explain-header", Kind.TEXT, "off", "what x-pointsman-explain may do: off, id or full"),
     Flag("refresh-metrics-interval", Kind.DURATION, "50ms", "time between two scrapes of an endpoint"),
     Flag("refresh-prometheus-metrics-interval", Kind.DURATION, "5s", "no effect: computed when asked for"),
     Flag("metrics-staleness-threshold", Kind.DURATION, "2s", "age at which metrics are not trusted"),
@@ -146,6 +150,10 @@ class EppOptions:
     disable_endpoint_subset_filter: bool = False
     emit_endpoint_scores: bool = False
     decision_log_size: int = 200
+    explain_sampling: float = 0.01
+    """Share of decisions that are traced."""
+    explain_header: str = "off"
+    """off: the header is ignored; id: its requests are traced; full: and the response shows endpoints."""
     refresh_metrics_interval: float = 0.05
     metrics_staleness_threshold: float = 2.0
     health_checking: bool = False
@@ -186,6 +194,7 @@ def parse_args(argv: Sequence[str]) -> EppOptions:
         "metrics-host": values["metrics-host"] or values["host"],
         "pool-name": values["pool-name"] or "epp",
         "refresh-metrics-interval": max(interval, MIN_REFRESH_S),
+        "explain-sampling": _share(values, "explain-sampling"),
         "grpc-max-recv-msg-size": _message_size(values, "grpc-max-recv-msg-size"),
         "log-level": level,
         "log-json": as_json,
@@ -237,10 +246,24 @@ def _check_values(values: Mapping[str, Any]) -> None:
     ):
         if not least <= values[name] <= most:
             raise ConfigError(f"{values[name]} is out of range; use {least} to {most}", path=f"--{name}")
+    if values["explain-header"] not in EXPLAIN_HEADER_MODES:
+        modes = ", ".join(EXPLAIN_HEADER_MODES)
+        raise ConfigError(f"{values['explain-header']!r} is unknown; use {modes}", path="--explain-header")
     if values["zap-encoder"] not in {"console", "json"}:
         raise ConfigError(
             f"{values['zap-encoder']!r} is no log format; use console or json", path="--zap-encoder"
         )
+
+
+def _share(values: Mapping[str, Any], name: str) -> float:
+    text = values[name]
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise ConfigError(f"{text!r} is not a share; use a number from 0 to 1", path=f"--{name}")
+    return share
 
 
 def _message_size(values: Mapping[str, Any], name: str) -> int | None:

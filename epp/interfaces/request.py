@@ -5,12 +5,15 @@ Owned by the director from parse to the end of the response; plugins read it and
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from dataplane.headers import Headers
 from dataplane.plugin.base import DataKey
+
+if TYPE_CHECKING:
+    from epp.interfaces.trace import DecisionTrace
 
 T = TypeVar("T")
 
@@ -45,7 +48,9 @@ class InferenceRequest:
         "priority",
         "received_at",
         "request_id",
+        "stage",
         "target_model",
+        "trace",
     )
 
     def __init__(
@@ -71,6 +76,10 @@ class InferenceRequest:
         self.received_at = received_at
         """Monotonic seconds at which the last byte of the body was here."""
         self.attributes: dict[DataKey[Any], Any] = {}
+        self.stage = "parse"
+        """Where in the director's order it is, or was when it was refused."""
+        self.trace: DecisionTrace | None = None
+        """Collects what its decision is based on, when somebody is to see that."""
 
     def get(self, key: DataKey[T]) -> T | None:
         """The value a producer left under ``key``."""

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
-from dataplane.errors import RequestError
+from dataplane.errors import RequestError, ResourceExhaustedError
 from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.request import InferenceRequest
 
@@ -29,6 +29,18 @@ class Filter(Protocol):
     """Narrows the candidates. An empty result ends the profile with 429."""
 
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates: ...
+
+
+@runtime_checkable
+class Reasoning(Protocol):
+    """What a filter or a screener may offer besides: it says why it removed an endpoint."""
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """Why ``endpoint`` was not kept among ``candidates``, in a few words of text and figures.
+
+        Asked right after the decision and before anything is booked, and only for requests that are traced.
+        """
+        ...
 
 
 @runtime_checkable
@@ -73,7 +85,21 @@ class FilterTrace(msgspec.Struct):
 
     name: str
     before: int
-    after: int
+    left: Candidates
+    """What it left."""
+
+    @property
+    def after(self) -> int:
+        """How many it left."""
+        return len(self.left)
+
+
+class FiltersDrainedError(ResourceExhaustedError):
+    """The filters of a profile left nobody; ``filters`` are those that ran, the last one is to blame."""
+
+    def __init__(self, message: str, filters: list[FilterTrace]) -> None:
+        super().__init__(message)
+        self.filters = filters
 
 
 class ProfileResult(msgspec.Struct):

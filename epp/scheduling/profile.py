@@ -14,12 +14,12 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from dataplane.errors import ResourceExhaustedError
 from epp.interfaces.endpoint import FEW, Candidates, Floats
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import (
     FewScorer,
     Filter,
+    FiltersDrainedError,
     FilterTrace,
     Picker,
     ProfileResult,
@@ -111,34 +111,32 @@ class Profile:
         return Profile(self.name, self.filters, self.scorers, self.picker, timings)
 
     def run(self, request: InferenceRequest, candidates: Candidates) -> ProfileResult:
-        """Filter, score and pick. ``ResourceExhaustedError`` when the filters leave nobody."""
+        """Filter, score and pick. ``FiltersDrainedError`` when the filters leave nobody."""
         filters = self._filter(request, candidates) if self.filters else []
         if filters:
-            candidates = filters[-1][1]
+            candidates = filters[-1].left
         totals, scorers = self._score(request, candidates)
         start = perf_counter()
         positions = self.picker.pick(request, candidates, totals)
         self._record_pick(perf_counter() - start)
         endpoints = [candidates.endpoint(position) for position in positions]
-        return ProfileResult(self.name, endpoints, candidates, totals, scorers, [t for t, _ in filters])
+        return ProfileResult(self.name, endpoints, candidates, totals, scorers, filters)
 
-    def _filter(
-        self, request: InferenceRequest, candidates: Candidates
-    ) -> list[tuple[FilterTrace, Candidates]]:
-        """Each filter's trace and what it left."""
-        steps: list[tuple[FilterTrace, Candidates]] = []
+    def _filter(self, request: InferenceRequest, candidates: Candidates) -> list[FilterTrace]:
+        """Each filter and what it left."""
+        steps: list[FilterTrace] = []
         for name, plugin, record in self._filter_steps:
             before = len(candidates)
             start = perf_counter()
             candidates = plugin.filter(request, candidates)
             record(perf_counter() - start)
-            after = len(candidates)
-            if not after:
-                raise ResourceExhaustedError(
+            steps.append(FilterTrace(name, before, candidates))
+            if not len(candidates):
+                raise FiltersDrainedError(
                     f"no endpoint can take the request: filter '{name}' of profile '{self.name}' "
-                    f"left none of {before}"
+                    f"left none of {before}",
+                    steps,
                 )
-            steps.append((FilterTrace(name, before, after), candidates))
         return steps
 
     def _score(self, request: InferenceRequest, candidates: Candidates) -> tuple[Floats, list[ScorerTrace]]:

@@ -72,6 +72,8 @@ class Scheduler:
                     results[profile.name] = None
                     failures[profile.name] = error
         if failures:
+            if request.trace is not None:
+                request.trace.failed(results, failures)
             self._judge(failures, succeeded=any(results.values()))
         return self._process(request, results)
 

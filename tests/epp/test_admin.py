@@ -16,6 +16,7 @@ from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
 from dataplane.plugin.base import TypedName
 from epp.admin import MAX_CONNECTIONS, AdminPages, AdminServer
+from epp.decisions import DecisionQuery
 
 Get = Callable[[str], Any]
 
@@ -61,11 +62,13 @@ class Process:
         self.metrics.counter("a_total", "help", ("n",)).child("x").inc(3)
         self.reason = ""
         self.limits: list[int] = []
+        self.queries: list[DecisionQuery] = []
         self.records = {"id/1": [{"requestId": "id/1"}]}
 
-    def decisions(self, limit: int) -> list[int]:
-        self.limits.append(limit)
-        return list(range(limit))[:2]
+    def decisions(self, query: DecisionQuery) -> list[int]:
+        self.limits.append(query.limit)
+        self.queries.append(query)
+        return list(range(query.limit))[:2]
 
     def endpoints(self, limit: int) -> dict[str, int]:
         self.limits.append(limit)
@@ -147,12 +150,28 @@ async def test_decisions_are_limited(get: Get, process: Process):
         assert await get(f"/debug/decisions?limit={limit}") == (400, "limit must be a number from 1 to 200\n")
 
 
+async def test_decisions_are_narrowed_by_the_query(get: Get, process: Process):
+    path = "/debug/decisions?model=m%2F1&endpoint=[::1]:80&ending=natural&traced=true&limit=3"
+    assert (await get(path))[0] == 200
+    assert process.queries == [DecisionQuery(3, "m/1", "[::1]:80", "natural", traced=True)]
+    assert await get("/debug/decisions?modle=m") == (
+        400,
+        "unknown parameter 'modle' (did you mean \"model\"?)\n",
+    )
+    assert await get("/debug/decisions?x=m") == (
+        400,
+        "unknown parameter 'x'; there are limit, model, endpoint, ending, traced\n",
+    )
+    assert await get("/debug/decisions?traced=1") == (400, "traced must be true or false\n")
+    assert len(process.queries) == 1
+
+
 async def test_decisions_of_a_request_are_found_whatever_its_id_looks_like(get: Get):
     assert await get("/debug/decisions/id%2F1") == (200, {"decisions": [{"requestId": "id/1"}]})
     assert await get("/debug/decisions/id/1") == (200, {"decisions": [{"requestId": "id/1"}]})
     assert await get("/debug/decisions/none") == (
         404,
-        {"error": "no decision of request 'none' is kept; see --decision-log-size"},
+        {"error": "no decision of request 'none' is kept; see --decision-log-size and --explain-sampling"},
     )
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from epp.decisions import MAX_TEXT, DecisionLog, DecisionRecord, clean
+from epp.decisions import MAX_TEXT, DecisionLog, DecisionQuery, DecisionRecord, clean
+from epp.interfaces.endpoint import EndpointSpec
+from epp.interfaces.trace import DecisionTrace, Origin
 
 
 def record(**fields: Any) -> DecisionRecord:
@@ -69,3 +71,54 @@ def test_a_decision_is_found_under_the_id_as_it_came() -> None:
     assert len(list(log.find("a"))) == 2
     assert len(list(log.find(odd))) == 1
     assert list(log.find("b")) == []
+
+
+def traced(name: str, *addresses: str) -> DecisionRecord:
+    """A traced decision for endpoints at these addresses."""
+    trace = DecisionTrace(Origin.ASKED)
+    trace.destination = [EndpointSpec(a, "default", a, 80) for a in addresses]
+    return record(request_id=name, trace=trace)
+
+
+def test_traced_decisions_outlive_the_others_and_are_shown_once() -> None:
+    log = DecisionLog(2, traces=2)
+    for name in "abc":
+        log.add(traced(name))
+        log.add(record(request_id=name))
+    assert [(r["requestId"], r["traced"]) for r in log.recent()] == [
+        ("c", ""),
+        ("c", "asked"),
+        ("b", "asked"),
+    ]
+    assert [r["traced"] for r in log.find("c")] == ["", "asked"]
+    assert list(log.find("a")) == []
+
+
+def test_a_log_of_no_size_still_keeps_what_is_traced() -> None:
+    log = DecisionLog(0)
+    log.add(traced("a"))
+    log.add(record())
+    assert [r["requestId"] for r in log.recent()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"model": "m2"}, ["b"]),
+        ({"model": "sent-on"}, ["b"]),
+        ({"endpoint": "10.0.0.2:80"}, ["c"]),
+        ({"endpoint": "10.0.0.9:80"}, ["a"]),
+        ({"ending": "natural"}, ["a"]),
+        ({"ending": "running"}, ["c", "b"]),
+        ({"traced": True}, ["c"]),
+        ({"traced": True, "model": "m2"}, []),
+        ({"limit": 1}, ["c"]),
+        ({"limit": 1, "model": "m2"}, ["b"]),
+    ],
+)
+def test_decisions_are_found_by_what_is_known_of_them(query: dict[str, Any], found: list[str]) -> None:
+    log = DecisionLog(5)
+    log.add(record(request_id="a", served="10.0.0.9:80", ending="natural"))
+    log.add(record(request_id="b", model="m2", target_model="sent-on"))
+    log.add(traced("c", "10.0.0.1", "10.0.0.2"))
+    assert [r["requestId"] for r in log.recent(DecisionQuery(**query))] == found

@@ -47,6 +47,7 @@ def test_all_kinds_of_flags_reach_the_options():
             *("--drain-timeout=0s", "--request-timeout=5s", "--max-request-body=1Mi"),
             "--grpc-max-recv-msg-size=8MiB",
             *("--disable-endpoint-subset-filter", "--emit-endpoint-scores=true", "--decision-log-size=0"),
+            *("--explain-sampling=0.5", "--explain-header", "id"),
             *("--refresh-metrics-interval=100ms", "--metrics-staleness-threshold=3s", "--health-checking"),
             *(
                 "--secure-serving=false",
@@ -75,6 +76,8 @@ def test_all_kinds_of_flags_reach_the_options():
         disable_endpoint_subset_filter=True,
         emit_endpoint_scores=True,
         decision_log_size=0,
+        explain_sampling=0.5,
+        explain_header="id",
         refresh_metrics_interval=0.1,
         metrics_staleness_threshold=3.0,
         health_checking=True,
@@ -119,6 +122,10 @@ def test_the_metrics_port_can_have_an_address_of_its_own():
         (["--max-request-body=0"], "--max-request-body: 0 is out of range; use 1 to 1073741824"),
         (["--max-request-body=2Gi"], "--max-request-body: 2147483648 is out of range"),
         (["--decision-log-size=100001"], "--decision-log-size: 100001 is out of range; use 0 to 100000"),
+        (["--explain-sampling=1.5"], "--explain-sampling: '1.5' is not a share; use a number from 0 to 1"),
+        (["--explain-sampling=nan"], "--explain-sampling: 'nan' is not a share"),
+        (["--explain-sampling=1%"], "--explain-sampling: '1%' is not a share"),
+        (["--explain-header=yes"], "--explain-header: 'yes' is unknown; use off, id, full"),
         (["--v=11"], "--v: 11 is out of range; use 0 to 10"),
         (["--zap-encoder=xml"], "--zap-encoder: 'xml' is no log format; use console or json"),
         (

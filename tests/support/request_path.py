@@ -10,6 +10,7 @@ from dataplane.extproc.exchange import Decision, HttpRequest, HttpResponse
 from dataplane.headers import DESTINATION_ENDPOINT, DESTINATION_ENDPOINT_SERVED, LB_NAMESPACE, Headers
 from epp.decisions import DecisionLog
 from epp.director import Admitted, Director
+from epp.explain.policy import ExplainPolicy
 from epp.graph import PluginGraph, load_graph
 from epp.handler import PickerExchange, PickerHandler
 from epp.interfaces.endpoint import EndpointTable
@@ -28,7 +29,9 @@ BODY = b'{"model": "m", "prompt": "hello"}'
 class Rig:
     """A request path over two endpoints, or those of a table, with these plugins."""
 
-    def __init__(self, plugins: str, table: EndpointTable | None = None) -> None:
+    def __init__(
+        self, plugins: str, table: EndpointTable | None = None, explain: ExplainPolicy | None = None
+    ) -> None:
         self.table = make_table(2) if table is None else table
         self.clock = ManualClock()
         self.graph = graph_of(plugins, self.table, self.clock)
@@ -36,7 +39,7 @@ class Rig:
         self.objects = ObjectHolder()
         self.director = Director(self.table, self.graph, self.metrics, self.clock, objects=self.objects)
         self.decisions = DecisionLog(10)
-        self.handler = PickerHandler(self.director, self.metrics, self.decisions, self.clock)
+        self.handler = PickerHandler(self.director, self.metrics, self.decisions, self.clock, explain=explain)
 
     def ask(self, *headers: tuple[str, str]) -> tuple[PickerExchange, Decision | None]:
         """A new exchange and its answer to one request."""

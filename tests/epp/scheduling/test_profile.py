@@ -8,7 +8,7 @@ import pytest
 from dataplane.errors import ResourceExhaustedError
 from epp.interfaces.endpoint import Candidates, Floats
 from epp.interfaces.request import InferenceRequest
-from epp.interfaces.scheduling import FilterTrace, ScorerCategory
+from epp.interfaces.scheduling import ScorerCategory
 from epp.scheduling.profile import Profile
 from tests.support.pool import make_request, make_table
 
@@ -98,7 +98,8 @@ def test_without_scorers_all_totals_are_zero():
 def test_filters_run_in_order_and_leave_a_trace():
     profile = Profile("p", [("big", Keep(3)), ("small", Keep(2))], [("a", Fixed(0, 1, 9, 9), 1.0)], First())
     result = profile.run(make_request(), make_table(4).all())
-    assert result.filters == [FilterTrace("big", 4, 3), FilterTrace("small", 3, 2)]
+    assert [(f.name, f.before, f.after) for f in result.filters] == [("big", 4, 3), ("small", 3, 2)]
+    assert result.filters[-1].left is result.candidates
     assert len(result.candidates) == 2
     assert [e.spec.name for e in result.endpoints] == ["e1"]
 

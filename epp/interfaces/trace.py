@@ -1,0 +1,324 @@
+"""What one decision was based on: kept for the few requests that somebody asks about, or that are sampled.
+
+``InferenceRequest.trace`` is None for all others, so that a request nobody asks about pays comparisons with
+None. A trace is filled in by the director and the scheduler while the decision is made. What it shows it
+copies at that moment: columns are overwritten by the next scrape and the next booking, specs are relabelled,
+and what people read later must be what was true. The best ``MAX_ROWS`` candidates of a profile and the first
+``MAX_REMOVED`` endpoints that a filter removed are kept, the others are counted, so that a trace of a large
+pool is as small as one of a small pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dataplane.errors import RequestError
+from epp.interfaces.attributes import DEFAULT_PRODUCERS, PrefixMatch, aligned
+from epp.interfaces.endpoint import Candidates, EndpointSpec, EndpointTable, Floats, Slots
+from epp.interfaces.request import InferenceRequest
+from epp.interfaces.scheduling import (
+    Filter,
+    FiltersDrainedError,
+    FilterTrace,
+    ProfileResult,
+    Reasoning,
+    SchedulingResult,
+)
+
+MAX_ROWS: Final = 64
+"""Candidates of a profile that are kept, best first; those picked and the runner-up are among them."""
+
+MAX_REMOVED: Final = 32
+"""Endpoints kept of those that one filter removed."""
+
+MAX_STEPS: Final = 64
+"""Verdicts of plugins kept."""
+
+COLUMNS: Final = (
+    "waiting", "running", "kv_usage", "unseen", "inflight", "inflight_tokens", "fresh", "trust",
+)  # fmt: skip
+"""Columns of the endpoint table whose values at the moment of the decision are kept."""
+
+
+class Origin(StrEnum):
+    """Why a decision is traced."""
+
+    SAMPLED = "sampled"
+    ASKED = "asked"
+    """The request's header asks for it."""
+    OFFLINE = "offline"
+    """It is made by ``pointsman explain``, for no client."""
+
+
+class Removed(msgspec.Struct):
+    """An endpoint that a plugin removed."""
+
+    spec: EndpointSpec
+    reason: str
+    """Empty when the plugin gives no reasons."""
+
+
+class Verdict(msgspec.Struct):
+    """What a plugin outside of the profiles said about the request."""
+
+    stage: str
+    plugin: str
+    before: int
+    """Candidates before it."""
+    after: int
+    """And after it; 0 when it refused the request."""
+    reason: str = ""
+    removed: list[Removed] = []
+    """The first ``MAX_REMOVED`` endpoints that it removed."""
+
+
+class FilterStep(msgspec.Struct):
+    """One filter's part in a profile."""
+
+    name: str
+    before: int
+    after: int
+    removed: list[Removed]
+    """The first ``MAX_REMOVED`` of them."""
+
+
+class Rows(msgspec.Struct):
+    """The best candidates of a profile, best first; arrays are parallel to ``specs``."""
+
+    specs: list[EndpointSpec]
+    picked: list[bool]
+    totals: Floats
+    scores: list[Floats]
+    """Scores of each scorer, not weighted, in order of the scorers."""
+    ages: Floats
+    """Seconds since the endpoint was last measured; NaN = never."""
+    columns: dict[str, Floats]
+    """The table's columns of ``COLUMNS`` by name."""
+    matched: list[Floats]
+    """Blocks of the prompt held, for each prefix match."""
+
+
+class ProfileTrace(msgspec.Struct):
+    """One profile: what was left of its candidates, and why which of them was picked."""
+
+    name: str
+    filters: list[FilterStep]
+    picker: str
+    error: str = ""
+    """Why the profile found nobody; then there are no rows."""
+    candidates: int = 0
+    """Candidates that were scored."""
+    scorers: list[tuple[str, float]] = []
+    """Name and weight."""
+    rows: Rows | None = None
+    picked: list[EndpointSpec] = []
+    won: float = 0.0
+    """Total of the first picked."""
+    ties: int = 0
+    """Candidates with the total of the first picked, itself included."""
+    runner_up: EndpointSpec | None = None
+    """The best candidate that was not picked."""
+    margin: float = 0.0
+    """Total of the first picked less that of the runner-up; negative when a picker draws by lot."""
+
+
+class MatchTrace(msgspec.Struct):
+    """One answer to how much of the prompt is already held."""
+
+    producer: str
+    total: int
+    """Blocks of the prompt."""
+    block_size: int
+    """Tokens in a block."""
+
+
+class RunnableProfile(Protocol):
+    """What of a scheduling profile is looked at."""
+
+    @property
+    def filters(self) -> Sequence[tuple[str, Filter]]:
+        """Filters by name, in order."""
+        ...
+
+    @property
+    def picker(self) -> Any:
+        """The picker."""
+        ...
+
+
+class DecisionTrace:
+    """Collects one decision."""
+
+    __slots__ = (
+        "_failures",
+        "_partial",
+        "candidates",
+        "decision",
+        "destination",
+        "ejected",
+        "gone",
+        "left_out",
+        "matches",
+        "now",
+        "origin",
+        "pool",
+        "prefill",
+        "primary",
+        "profiles",
+        "verdicts",
+    )
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.now = 0.0
+        """The moment of the decision on the clock that measures the age of data."""
+        self.pool = 0
+        """Endpoints in the pool."""
+        self.candidates = 0
+        """Those among them that the request may go to."""
+        self.gone = 0
+        """Endpoints of the pool at which nobody listens."""
+        self.ejected = 0
+        """Endpoints of the pool that are kept away from requests because they failed."""
+        self.verdicts: list[Verdict] = []
+        self.matches: list[MatchTrace] = []
+        self.profiles: list[ProfileTrace] = []
+        self.destination: list[EndpointSpec] = []
+        self.primary = ""
+        self.prefill = ""
+        self.decision = ""
+        self.left_out: list[str] = []
+        self._partial: Mapping[str, ProfileResult | None] = {}
+        self._failures: Mapping[str, RequestError] = {}
+
+    def located(self, table: EndpointTable, candidates: Candidates, now: float) -> None:
+        """The request may go to ``candidates``."""
+        slots = table.all().slots
+        self.pool, self.candidates, self.now = len(table), len(candidates), now
+        self.gone, self.ejected = int(table.gone[slots].sum()), int(table.ejected[slots].sum())
+
+    def screened(self, plugin: Any, request: InferenceRequest, before: Candidates, after: Candidates) -> None:
+        """A screener had its say."""
+        removed = _removed(plugin, request, before, after)
+        self._judged(Verdict("screener", str(plugin.name.name), len(before), len(after), removed=removed))
+
+    def admitted(self, plugin: Any, candidates: Candidates, denial: str | None) -> None:
+        """An admitter had its say; ``denial`` is the reason why it refused."""
+        count, name = len(candidates), str(plugin.name.name)
+        if denial is None:
+            self._judged(Verdict("admitter", name, count, count, "admitted"))
+        else:
+            self._judged(Verdict("admitter", name, count, 0, denial))
+
+    def _judged(self, verdict: Verdict) -> None:
+        if len(self.verdicts) < MAX_STEPS:
+            self.verdicts.append(verdict)
+
+    def failed(
+        self, results: Mapping[str, ProfileResult | None], failures: Mapping[str, RequestError]
+    ) -> None:
+        """Profiles found nobody; whether that ends the request is not said here."""
+        self._partial, self._failures = results, failures
+
+    def decided(
+        self,
+        request: InferenceRequest,
+        candidates: Candidates,
+        profiles: Mapping[str, RunnableProfile],
+        result: SchedulingResult | None,
+    ) -> None:
+        """Copy what the decision, or the failure to decide, was based on; nothing is booked yet."""
+        matches = [(key, v) for key, v in request.attributes.items() if isinstance(v, PrefixMatch)]
+        self.matches = [
+            MatchTrace(key.producer or DEFAULT_PRODUCERS[key.type_name], match.total, match.block_size)
+            for key, match in matches
+        ]
+        found = [match for _, match in matches]
+        results = result.results if result is not None else self._partial
+        for name in {**self._partial, **results}:
+            profile = profiles[name]
+            traced = ProfileTrace(name, [], str(profile.picker.name.name))
+            outcome = results.get(name)
+            if outcome is not None:
+                traced.filters = _filter_steps(request, candidates, profile, outcome.filters)
+                _score(traced, outcome, found, self.now)
+            elif name in self._failures:
+                error = self._failures[name]
+                traced.error = error.message
+                if isinstance(error, FiltersDrainedError):
+                    traced.filters = _filter_steps(request, candidates, profile, error.filters)
+            self.profiles.append(traced)
+        if result is not None:
+            self.destination = [endpoint.spec for endpoint in result.endpoints]
+            self.primary, self.prefill, self.decision = result.primary, result.prefill, result.decision
+            self.left_out = list(result.left_out)
+        self._partial, self._failures = {}, {}
+
+
+def _filter_steps(
+    request: InferenceRequest,
+    before: Candidates,
+    profile: RunnableProfile,
+    traces: Sequence[FilterTrace],
+) -> list[FilterStep]:
+    steps: list[FilterStep] = []
+    for trace, (name, plugin) in zip(traces, profile.filters, strict=False):
+        removed = _removed(plugin, request, before, trace.left)
+        steps.append(FilterStep(name, trace.before, trace.after, removed))
+        before = trace.left
+    return steps
+
+
+def _removed(plugin: Any, request: InferenceRequest, before: Candidates, after: Candidates) -> list[Removed]:
+    """The first endpoints that a plugin removed, with its reasons if it gives any."""
+    if len(after) == len(before):
+        return []
+    positions = np.flatnonzero(~np.isin(before.slots, after.slots))[:MAX_REMOVED]
+    endpoints = [before.endpoint(position) for position in positions.tolist()]
+    if isinstance(plugin, Reasoning):
+        return [Removed(e.spec, plugin.reason(request, before, e)) for e in endpoints]
+    return [Removed(e.spec, "") for e in endpoints]
+
+
+def _score(traced: ProfileTrace, result: ProfileResult, matches: Sequence[PrefixMatch], now: float) -> None:
+    """Fill in what was scored and who won."""
+    candidates, totals = result.candidates, result.totals
+    is_picked = np.isin(candidates.slots, [endpoint.slot for endpoint in result.endpoints])
+    order = np.lexsort((~is_picked, -totals))  # best first; among equals those picked
+    positions = _shown(order, is_picked)
+    slots, table = candidates.slots[positions], candidates.table
+    updated = table.updated_at[slots]
+    traced.candidates = len(candidates)
+    traced.scorers = [(scorer.name, scorer.weight) for scorer in result.scorers]
+    traced.picked = [endpoint.spec for endpoint in result.endpoints]
+    traced.rows = Rows(
+        specs=[candidates.endpoint(position).spec for position in positions.tolist()],
+        picked=is_picked[positions].tolist(),
+        totals=totals[positions],
+        scores=[np.asarray(scorer.scores, dtype=np.float64)[positions] for scorer in result.scorers],
+        ages=np.where(updated != 0.0, now - updated, np.nan),
+        columns={name: getattr(table, name)[slots] for name in COLUMNS},
+        matched=[aligned(match.matched, match.candidates, candidates)[positions] for match in matches],
+    )
+    won = float(totals[candidates.slots == result.endpoints[0].slot][0])
+    traced.won = won
+    traced.ties = int(np.count_nonzero(totals == won))
+    others = order[~is_picked[order]]
+    if others.size:
+        traced.runner_up = candidates.endpoint(int(others[0])).spec
+        traced.margin = won - float(totals[others[0]])
+
+
+def _shown(order: Slots, is_picked: NDArray[np.bool_]) -> Slots:
+    """Of positions in order of preference the first ``MAX_ROWS``; picked ones take the last places."""
+    if order.size <= MAX_ROWS:
+        return order
+    late = order[MAX_ROWS:]
+    late = late[is_picked[late]][:MAX_ROWS]
+    return np.concatenate((order[: MAX_ROWS - late.size], late))
