@@ -180,6 +180,7 @@ class Picker:
         if found is not None:
             new.discovery.apply(found)
         self.current = new
+        self.table.attributes.retain(graph.endpoint_attributes)
         self.handler.director = new.director
         for warning in graph.warnings:
             log.warning("%s", warning)

@@ -18,6 +18,7 @@ from dataplane.config.epp import EndpointPickerConfig
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import Plugin, TypedName
 from epp.datalayer.discovery_runtime import DiscoveryRuntime
+from epp.datalayer.notifications import EndpointNotifier
 from epp.datalayer.scraper import Scraper
 from epp.director import Director
 from epp.graph import PluginGraph
@@ -51,6 +52,7 @@ class Assembly:
     director: Director
     scraper: Scraper
     discovery: DiscoveryRuntime
+    notifier: EndpointNotifier
 
 
 class Assembler:
@@ -90,16 +92,19 @@ class Assembler:
             use_subset=not options.disable_endpoint_subset_filter,
             revision=revision,
         )
-        return Assembly(graph, revision, director, scraper, discovery)
+        notifier = EndpointNotifier(table, graph.endpoint_extractors)
+        return Assembly(graph, revision, director, scraper, discovery, notifier)
 
     def connect(self, assembly: Assembly) -> None:
         """Make the assembly's parts the ones that hear of endpoints and are shown in metrics."""
         observers: list[EndpointObserver] = [
             assembly.scraper,
+            assembly.notifier,
             self._metrics,
             *assembly.graph.endpoint_observers,
         ]
         assembly.discovery.observe_with(observers)
+        assembly.notifier.refresh()
         self._metrics.watch_prefix_indexes(prefix_indexes(assembly.graph))
         self._metrics.plugins.watch(assembly.graph.instances.values())
 

@@ -96,7 +96,7 @@ class ScrapeConnection(asyncio.BufferedProtocol):
             error = ScrapeError(
                 "reset",
                 f"the connection was closed {where} answering{reason}",
-                "check the scheme of the metrics-data-source, and look at the model server's log",
+                "check the scheme of the data source, and look at the model server's log",
             )
             self._fail(error)
 

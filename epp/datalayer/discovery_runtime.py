@@ -15,12 +15,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from operator import methodcaller
-from typing import Final
+from typing import Any, Final
 
 from dataplane.aside import aside
 from epp.interfaces.data_layer import DiscoveredSet, EndpointDiscovery
 from epp.interfaces.endpoint import EndpointTable
-from epp.interfaces.request_control import EndpointObserver
+from epp.interfaces.request_control import EndpointChangeObserver, EndpointObserver
 
 log = logging.getLogger(__name__)
 
@@ -108,13 +108,15 @@ class DiscoveryRuntime:
                 added += 1
             elif present.spec != spec:
                 table.relabel(spec.id, spec)
+                self._tell(methodcaller("on_endpoint_changed", present), EndpointChangeObserver)
                 changed += 1
         self._report(problems, f"{added} added, {removed} removed, {changed} relabelled")
 
-    def _tell(self, call: Callable[[EndpointObserver], None]) -> None:
+    def _tell(self, call: Callable[[EndpointObserver], None], role: Any = EndpointObserver) -> None:
         for observer in self._observers:
             try:
-                call(observer)
+                if isinstance(observer, role):
+                    call(observer)
             except Exception:  # one observer's defect must not keep the others from hearing of it
                 log.exception("%s failed on a change of endpoints", type(observer).__name__)
 

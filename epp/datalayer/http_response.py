@@ -26,7 +26,9 @@ MAX_BUFFER: Final = MAX_HEADER_BYTES + MAX_BODY_BYTES + 64
 """Room for the largest response and for a few bytes more, by which a larger one is noticed."""
 
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?\r\n")
-_FRAMING: Final = re.compile(rb"\n(content-length|transfer-encoding|connection):([^\r\n]*)\r")
+_FRAMING: Final = re.compile(
+    rb"\n(content-length|content-encoding|transfer-encoding|connection):([^\r\n]*)\r"
+)
 _HEX: Final = re.compile(rb"[0-9a-fA-F]{1,8}")
 
 
@@ -150,6 +152,9 @@ class ResponseReader:
                 lengths.add(value)
             elif name == b"connection":
                 self.keep_alive = b"close" not in value and (http11 or b"keep-alive" in value)
+            elif name == b"content-encoding":
+                if code == 200 and value not in (b"identity", b""):
+                    raise _compressed(value)
             elif value == b"chunked":
                 chunked = True
             elif value != b"identity":
@@ -161,8 +166,8 @@ class ResponseReader:
         if code != 200:
             raise ScrapeError(
                 "status",
-                f"the metrics URL answers HTTP status {code}",
-                "check scheme, path and port of the metrics-data-source against the model server",
+                f"the server answers HTTP status {code}",
+                "check scheme, path and port of the data source against the model server",
             )
         if chunked:
             self._chunks, self._chunk_at = [], self._body_start
@@ -230,8 +235,16 @@ class ResponseReader:
 def _too_large() -> ScrapeError:
     return ScrapeError(
         "too large",
-        f"the metrics text is longer than {MAX_BODY_BYTES} bytes",
+        f"the answer is longer than {MAX_BODY_BYTES} bytes",
         "check that the path is that of the metrics, and reduce the number of series the server exposes",
+    )
+
+
+def _compressed(coding: bytes) -> ScrapeError:
+    return ScrapeError(
+        "compressed",
+        f"the answer is compressed ({coding.decode('latin-1')[:40]}), which was not asked for",
+        "have the server, or a proxy before it, heed Accept-Encoding: identity",
     )
 
 
@@ -247,5 +260,5 @@ def _not_http(sample: bytes) -> ScrapeError:
     return ScrapeError(
         "garbage",
         f"the answer is not HTTP/1.1: {sample[:40]!r}",
-        "check scheme and port of the metrics-data-source against the model server",
+        "check scheme and port of the data source against the model server",
     )

@@ -1,4 +1,4 @@
-"""Writes what a scrape found into the columns of the endpoint table."""
+"""Writes what a scrape found into the columns and attributes of the endpoint table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ def apply(table: EndpointTable, endpoint: Endpoint, found: Measurements) -> bool
     written but the row goes stale, because an old queue length would pass for a present one.
     """
     slot = endpoint.slot
+    if found.attributes is not None:
+        for key, value in found.attributes.items():
+            table.attributes.put(slot, key, value)
     if found.waiting is not None:
         table.waiting[slot] = found.waiting
     if found.running is not None:

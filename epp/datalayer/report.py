@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from dataplane.clock import Clock
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 
@@ -57,4 +59,5 @@ def _row(table: EndpointTable, endpoint: Endpoint, now: float, problem: str) -> 
         "activeModels": sorted(endpoint.active_models),
         "waitingModels": sorted(endpoint.waiting_models),
         "maxActiveModels": endpoint.max_active_models,
+        "attributes": msgspec.to_builtins(table.attributes.of(slot)),
     }

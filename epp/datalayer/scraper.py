@@ -5,7 +5,8 @@ marks rows as stale whose last measurement is too old. All of it lives on the ev
 thing a scrape does is reading a few series out of a text it has in memory.
 
 Discovery tells of endpoints that come and go through ``on_endpoint_added`` and ``on_endpoint_removed``.
-Without sources there are no targets, no timers and no connections.
+Without sources there are no targets, no timers and no connections. The first source that measures load keeps
+the ledger: its scrapes date the rows and are set against the requests booked since.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 from dataplane.clock import SYSTEM_CLOCK, Clock
 from epp.datalayer.target import ErrorCounter, Shared, Target
 from epp.datalayer.wheel import Wheel
+from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.data_layer import DataSource
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 
@@ -51,19 +53,22 @@ class Scraper:
         self._wheels: list[tuple[Shared, Wheel[Target]]] = []
         self._sweeper: asyncio.TimerHandle | None = None
         rng = rng or random.Random()  # noqa: S311  # spreads retries, keeps no secret
-        for index, source in enumerate(sources):
-            interval_s = max(base_interval_s, source.interval_s)
-            shared = Shared(source, interval_s, table, errors, clock=clock, rng=rng, keeps_ledger=index == 0)
-            self._wheels.append((shared, Wheel(interval_s, Target.poll)))
-        slowest = self._wheels[0][0].interval_s * MISSED_ROUNDS if self._wheels else 0.0
-        self.staleness_s = max(staleness_s, slowest)
+        self.staleness_s = staleness_s
         """Age at which a row stops being trusted."""
-        if slowest > staleness_s:
-            log.warning(
-                "metrics are scraped every %g s, so endpoints count as stale after %g s, not after the %g s "
-                "of --metrics-staleness-threshold",
-                self._wheels[0][0].interval_s, slowest, staleness_s,
-            )  # fmt: skip
+        ledger = next((source for source in sources if _measures_load(source)), None)
+        for source in sources:
+            interval_s = max(base_interval_s, source.interval_s)
+            is_ledger = source is ledger
+            shared = Shared(source, interval_s, table, errors, clock=clock, rng=rng, keeps_ledger=is_ledger)
+            shared.staleness_s = max(staleness_s, interval_s * MISSED_ROUNDS)
+            self._wheels.append((shared, Wheel(interval_s, Target.poll)))
+            if is_ledger and shared.staleness_s > staleness_s:
+                self.staleness_s = shared.staleness_s
+                log.warning(
+                    "metrics are scraped every %g s, so endpoints count as stale after %g s, not after the "
+                    "%g s of --metrics-staleness-threshold",
+                    interval_s, self.staleness_s, staleness_s,
+                )  # fmt: skip
 
     def start(self) -> None:
         """Begin scraping, on the running event loop; endpoints that are in the table already included."""
@@ -109,4 +114,9 @@ class Scraper:
         for targets in list(self._targets.values()):
             for target in targets:
                 target.overdue(now)
+                target.lapse(now)
         self._table.expire(now, self.staleness_s)
+
+
+def _measures_load(source: DataSource) -> bool:
+    return any(ENGINE_METRICS in extractor.produces for extractor in source.extractors)

@@ -23,7 +23,8 @@ from dataplane.clock import Clock
 from epp.datalayer.connection import ScrapeConnection
 from epp.datalayer.http_response import ScrapeError
 from epp.datalayer.measure import apply
-from epp.interfaces.data_layer import DataSource, Measurements
+from epp.interfaces.attributes import ENGINE_METRICS
+from epp.interfaces.data_layer import DataSource, Measurements, UnreadablePageError
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ BUSY_SHARE: Final = 0.05
 NOBODY_LISTENS: Final = "connect"
 """Kind of a failure to connect: unlike a slow or broken answer it ends the trust in earlier ones at once."""
 
+_ELSEWHERE_HINT: Final = "check scheme, path and port of the data source"
 _MISSING_HINT: Final = (
     "check that its engine type label or defaultEngine names its engine, and the path of the data source; "
     "some engines publish these series only after their first request"
@@ -67,7 +69,20 @@ class ErrorCounter(Protocol):
 class Shared:
     """What all targets of one source have in common."""
 
-    __slots__ = ("clock", "errors", "interval_s", "keeps_ledger", "rng", "source", "table", "tls")
+    __slots__ = (
+        "attributes",
+        "clock",
+        "errors",
+        "hint",
+        "interval_s",
+        "keeps_ledger",
+        "label",
+        "rng",
+        "source",
+        "staleness_s",
+        "table",
+        "tls",
+    )
 
     def __init__(
         self,
@@ -88,6 +103,13 @@ class Shared:
         self.rng = rng
         self.keeps_ledger = keeps_ledger
         """Whether scrapes of this source date the rows; only one source may."""
+        self.staleness_s = interval_s
+        """Age at which attributes read from this source are dropped."""
+        produced = [key for extractor in source.extractors for key in extractor.produces]
+        self.attributes = [key for key in produced if key is not ENGINE_METRICS]
+        self.label = "" if keeps_ledger else f"{source.name}: "
+        """How reports tell this source from the one that measures load."""
+        self.hint = _MISSING_HINT if ENGINE_METRICS in produced else _ELSEWHERE_HINT
         self.tls = source.tls()
 
 
@@ -95,6 +117,8 @@ class Target:
     """Polls one endpoint for one source."""
 
     __slots__ = (
+        "_annotated_at",
+        "_authority",
         "_connecting",
         "_connection",
         "_failures",
@@ -122,6 +146,8 @@ class Target:
         self._connecting: asyncio.Task[None] | None = None
         self._since: float | None = None
         """When the scrape under way began."""
+        self._annotated_at: float | None = None
+        """When attributes were written last; None when there are none."""
         self._failures = 0
         self._logged_kind = ""
         """The failure that the log speaks of last; empty when it says that all is well."""
@@ -138,7 +164,12 @@ class Target:
             return
         if self._spec is not self.endpoint.spec:
             self._disconnect()  # labels or metrics host have changed
+            self._forget()
             self._prepare()
+        if not self._authority:
+            detail = f"{self._shared.source.name} has no address to poll"
+            self._report("no address", detail, "give it a nodeAddress, or set useNodeAddress: false")
+            return
         self._since = now
         connection = self._connection
         if connection is not None and connection.usable:
@@ -149,14 +180,25 @@ class Target:
     def overdue(self, now: float) -> None:
         """End a scrape that takes longer than ``TIMEOUT_S``."""
         if self._since is not None and now - self._since > TIMEOUT_S:
-            what, hint = "metrics request is not answered", "its metrics port reachable"
+            what, hint = "request is not answered", "its port reachable"
             if self._connecting is not None:
                 what = "connection is not accepted"
                 if self._shared.tls is not None:
-                    what, hint = "TLS connection is not established", "its metrics port speaks TLS"
+                    what, hint = "TLS connection is not established", "its port speaks TLS"
             detail = f"the {what} within {TIMEOUT_S:g} s"
             hint = f"check that the model server is alive and {hint}"
             self.failed(ScrapeError("timeout", detail, hint), retry=False)
+
+    def lapse(self, now: float) -> None:
+        """Drop the attributes if they are too old to be believed."""
+        if self._annotated_at is not None and now - self._annotated_at > self._shared.staleness_s:
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._annotated_at is not None:
+            self._annotated_at = None
+            for key in self._shared.attributes:
+                self._shared.table.annotate(self.endpoint, key, None)
 
     def close(self) -> None:
         """Stop for good; nothing is written any more."""
@@ -174,13 +216,19 @@ class Target:
         began = perf_counter()
         fresh, complaint = False, ""
         for kind, read in self._readers:
+            found = Measurements()
             try:
                 found = read(body)
-            except Exception:  # an extractor may come from outside; its defect must not stop the scraping
-                log.exception("%s failed on the metrics of %s", kind, endpoint.spec.id)
-                found, complaint = Measurements(), f"{kind} failed on the text"
+                fresh |= apply(table, endpoint, found)
+            except UnreadablePageError as error:
+                complaint = f"{kind} cannot read the answer: {error}"
                 shared.errors.extract_error(shared.source.name.type, kind)
-            fresh |= apply(table, endpoint, found)
+            except Exception:  # an extractor may come from outside; its defect must not stop the scraping
+                log.exception("%s failed on the answer of %s", kind, endpoint.spec.id)
+                complaint = f"{kind} failed on the answer"
+                shared.errors.extract_error(shared.source.name.type, kind)
+            if found.attributes is not None:
+                self._annotated_at = shared.clock()
             if found.missing:
                 shared.errors.extract_error(shared.source.name.type, kind)
                 complaint = f"its metrics lack {', '.join(sorted(set(found.missing.values())))}"
@@ -190,7 +238,7 @@ class Target:
         spent = perf_counter() - began
         if spent > EXPENSIVE_S:
             self._retry_at = shared.clock() + spent / BUSY_SHARE
-        self._report("missing series" if complaint else "", complaint, _MISSING_HINT)
+        self._report("missing series" if complaint else "", complaint, shared.hint)
 
     def failed(self, error: ScrapeError, *, retry: bool) -> None:
         """No answer. ``retry``: the server only closed an idle connection, so ask again on a new one."""
@@ -206,7 +254,8 @@ class Target:
         pause = min(MAX_BACKOFF_S, shared.interval_s * 2 ** min(self._failures, 10))
         self._retry_at = shared.clock() + pause * shared.rng.uniform(0.75, 1.25)
         shared.errors.poll_error(shared.source.name.type)
-        if error.kind == NOBODY_LISTENS and self._lives():
+        counts = shared.keeps_ledger or self._is_own_address
+        if error.kind == NOBODY_LISTENS and counts and self._lives():
             shared.table.distrust(self.endpoint.slot, gone=self._is_own_address)
         self._report(error.kind, error.detail, error.hint)
 
@@ -214,12 +263,12 @@ class Target:
         """Derive everything that follows from the endpoint's address and labels."""
         source = self._shared.source
         self._spec = self.endpoint.spec
-        authority = source.authority(self.endpoint)
+        authority = self._authority = source.authority(self.endpoint)
         # Metrics on a port of their own say nothing about the port that serves requests.
         self._is_own_address = authority == self.endpoint.key
         self._request = (
             f"GET {source.path} HTTP/1.1\r\nHost: {authority}\r\n"
-            "Accept: text/plain;version=0.0.4\r\nUser-Agent: pointsman-epp\r\n\r\n"
+            f"Accept: {source.accept}\r\nAccept-Encoding: identity\r\nUser-Agent: pointsman-epp\r\n\r\n"
         ).encode()
         self._readers: list[tuple[str, Reader]] = [
             (extractor.name.type, extractor.reader(self.endpoint)) for extractor in source.extractors
@@ -239,7 +288,7 @@ class Target:
         self._connecting = asyncio.get_running_loop().create_task(self._connect_and_ask())
 
     async def _connect_and_ask(self) -> None:
-        host, port = split_host_port(self._shared.source.authority(self.endpoint))
+        host, port = split_host_port(self._authority)
         tls = self._shared.tls
         connection = self._connection = ScrapeConnection(self)
         try:
@@ -268,28 +317,29 @@ class Target:
 
     def _report(self, kind: str, detail: str, hint: str) -> None:
         """Remember the present problem, and log it if it is news."""
-        self.problem = f"{detail}; {hint}" if kind else ""
+        label = self._shared.label
+        self.problem = f"{label}{detail}; {hint}" if kind else ""
         if kind == self._logged_kind:
             return
         now, spec = self._shared.clock(), self._spec
         if not kind:
             self._logged_kind = ""
-            log.info("endpoint %s (%s): its metrics are read again", spec.id, spec.key)
+            log.info("endpoint %s (%s): %sits metrics are read again", spec.id, spec.key, label)
         elif now - self._logged_at >= RELOG_S:
             self._logged_kind, self._logged_at = kind, now
-            log.warning("endpoint %s (%s): %s; %s", spec.id, spec.key, detail, hint)
+            log.warning("endpoint %s (%s): %s%s; %s", spec.id, spec.key, label, detail, hint)
 
 
 def _connect_error(host: str, port: int, error: OSError) -> ScrapeError:
     if isinstance(error, ssl.SSLError):
         return ScrapeError(
             "tls",
-            f"TLS with the metrics port {port} of {host} fails ({error.reason or error})",
-            "check scheme, caCertPath and the client certificate of the metrics-data-source",
+            f"TLS with port {port} of {host} fails ({error.reason or error})",
+            "check scheme, caCertPath and the client certificate of the data source",
         )
     reason = error.strerror or str(error) or type(error).__name__
     return ScrapeError(
         NOBODY_LISTENS,
-        f"the metrics port {port} of {host} cannot be reached ({reason})",
-        "check that the model server runs and that the port of the metrics-data-source is its metrics port",
+        f"port {port} of {host} cannot be reached ({reason})",
+        "check that the model server runs and that the port of the data source is the right one",
     )

@@ -14,7 +14,7 @@ from typing import Final
 from dataplane.config.epp import EndpointPickerConfig, PluginRef, parse_epp_config
 from dataplane.config.problems import ConfigErrors, raise_any
 from dataplane.plugin.registry import PluginRegistry
-from epp.graph.data_layer import feeds_metrics, find_discovery, wire_sources
+from epp.graph.data_layer import endpoint_attributes, find_discovery, wire_sources, without_unread
 from epp.graph.instances import Instances
 from epp.graph.layers import check_layers
 from epp.graph.model import PluginGraph
@@ -22,6 +22,7 @@ from epp.graph.parser_table import ParserTable
 from epp.graph.producers import create_missing, in_order
 from epp.graph.profiles import DEFAULT_PROFILE, build_profiles, find_handler
 from epp.graph.unused import warn_of_unused
+from epp.interfaces.data_layer import EndpointExtractor
 from epp.interfaces.handle import Handle
 from epp.interfaces.request_control import (
     Admitter,
@@ -83,12 +84,13 @@ def build_graph(
     sources = wire_sources(config.data_layer, instances)
     discovery = find_discovery(config.data_layer, instances)
     _refuse_detector(config, instances)
-    create_missing(instances, engine_metrics=feeds_metrics(config.data_layer, sources))
+    create_missing(instances, [extractor for _, extractors in sources for extractor in extractors])
     producers = in_order(instances)
     check_layers(instances)
     if handler is None or instances.problems:
         raise ConfigErrors(instances.problems)
     warn_of_unused(instances, profiles, parsers, sources, discovery)
+    sources = without_unread(sources, config.data_layer, instances)
     return PluginGraph(
         config=config,
         instances=MappingProxyType(instances.by_name),
@@ -105,6 +107,8 @@ def build_graph(
         response_observers=tuple(instances.of(ResponseObserver)),
         endpoint_observers=tuple(instances.of(EndpointObserver)),
         sources=tuple(sources),
+        endpoint_extractors=tuple(instances.of(EndpointExtractor)),
+        endpoint_attributes=tuple(endpoint_attributes(sources, instances)),
         discovery=discovery,
         warnings=tuple(instances.warnings),
     )

@@ -1,13 +1,26 @@
-"""Wiring data sources to their extractors, and finding endpoint discovery."""
+"""Wiring data sources to their extractors, and finding endpoint discovery.
+
+Sources are polled when an operator lists them; the default pair only when a plugin reads what it delivers, so
+that a configuration that schedules without measured load polls nobody.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from dataplane.config.epp import DataLayerSpec, DataSourceSpec
+from dataplane.plugin.base import DataKey
 from epp.graph.instances import Instances
-from epp.interfaces.data_layer import DataSource, EndpointDiscovery, Extractor
+from epp.interfaces.attributes import ENGINE_METRICS
+from epp.interfaces.data_layer import (
+    DataSource,
+    EndpointDiscovery,
+    EndpointExtractor,
+    Extractor,
+    NotificationSource,
+)
+from epp.interfaces.request_control import Consumer, EndpointObserver, OptionalConsumer
 
 DEFAULT_SOURCE: Final = "metrics-data-source"
 DEFAULT_EXTRACTOR: Final = "core-metrics-extractor"
@@ -24,12 +37,15 @@ def wire_sources(spec: DataLayerSpec, instances: Instances) -> Sources:
         plugin = instances.lookup(entry.plugin_ref, f"{path}.pluginRef")
         if plugin is None:
             continue
-        if not isinstance(plugin, DataSource):
-            instances.problem(f"the plugin '{entry.plugin_ref}' is not a data source", f"{path}.pluginRef")
-        elif entry.plugin_ref in seen:
+        if entry.plugin_ref in seen:
             instances.problem(f"data source '{entry.plugin_ref}' is listed twice", f"{path}.pluginRef")
+            continue
+        seen.add(entry.plugin_ref)
+        if isinstance(plugin, NotificationSource):
+            _check_notified(entry, plugin, path, instances)
+        elif not isinstance(plugin, DataSource):
+            instances.problem(f"the plugin '{entry.plugin_ref}' is not a data source", f"{path}.pluginRef")
         else:
-            seen.add(entry.plugin_ref)
             sources.append((plugin, tuple(_extractors(entry, plugin, path, instances))))
     if spec.inject_defaults is not False:
         _inject(sources, seen, instances)
@@ -48,6 +64,46 @@ def _inject(sources: Sources, listed: set[str], instances: Instances) -> None:
     source, extractor = instances.first_of(DEFAULT_SOURCE), instances.first_of(DEFAULT_EXTRACTOR)
     if isinstance(source, DataSource) and isinstance(extractor, Extractor):
         sources.append((source, (extractor,)))
+
+
+def without_unread(sources: Sources, spec: DataLayerSpec, instances: Instances) -> Sources:
+    """The sources without a default pair that no plugin reads; call it when all plugins are there."""
+    listed = {entry.plugin_ref for entry in spec.sources}
+    read: set[DataKey[Any]] = set()
+    for plugin in instances.by_name.values():
+        if isinstance(plugin, Consumer):
+            read.update(plugin.consumes)
+        if isinstance(plugin, OptionalConsumer):
+            read.update(plugin.may_consume)
+
+    def is_read(extractor: Extractor) -> bool:
+        return any(key in read or key.by("") in read for key in extractor.produces)
+
+    return [
+        (source, extractors)
+        for source, extractors in sources
+        if source.name.name in listed or any(map(is_read, extractors))
+    ]
+
+
+def endpoint_attributes(sources: Sources, instances: Instances) -> Sequence[DataKey[Any]]:
+    """Keys of all attributes that extractors leave on endpoints."""
+    polled = [extractor for _, extractors in sources for extractor in extractors]
+    producers = [*polled, *instances.of(EndpointExtractor)]
+    return [key for producer in producers for key in producer.produces if key is not ENGINE_METRICS]
+
+
+def _check_notified(
+    entry: DataSourceSpec, source: NotificationSource, path: str, instances: Instances
+) -> None:
+    """What is bound to a notification source must be able to hear; it hears whether it is bound or not."""
+    for j, reference in enumerate(entry.extractors):
+        at = f"{path}.extractors[{j}].pluginRef"
+        plugin = instances.lookup(reference.plugin_ref, at)
+        if plugin is not None and not isinstance(plugin, (EndpointExtractor, EndpointObserver)):
+            instances.problem(
+                f"the plugin '{reference.plugin_ref}' takes no {source.notifies_of} notifications", at
+            )
 
 
 def _type_of(name: str, instances: Instances) -> str:
@@ -79,13 +135,6 @@ def _extractors(
             types.add(plugin.name.type)
             found.append(plugin)
     return found
-
-
-def feeds_metrics(spec: DataLayerSpec, sources: Sources) -> bool:
-    """Whether measured columns are fed, or would be but for a mistake that is noted already."""
-    listed = sum(len(entry.extractors) for entry in spec.sources)
-    wired = sum(len(extractors) for _, extractors in sources)
-    return wired > 0 or listed > 0
 
 
 def find_discovery(spec: DataLayerSpec, instances: Instances) -> EndpointDiscovery | None:

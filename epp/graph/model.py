@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dataplane.config.epp import EndpointPickerConfig
-from dataplane.plugin.base import Plugin
+from dataplane.plugin.base import DataKey, Plugin
 from epp.graph.parser_table import ParserTable
-from epp.interfaces.data_layer import DataSource, EndpointDiscovery, Extractor
+from epp.interfaces.data_layer import DataSource, EndpointDiscovery, EndpointExtractor, Extractor
 from epp.interfaces.request_control import (
     Admitter,
     DataProducer,
@@ -51,6 +52,10 @@ class PluginGraph:
     endpoint_observers: tuple[EndpointObserver, ...]
     sources: tuple[tuple[DataSource, tuple[Extractor, ...]], ...]
     """Data sources, bound to the extractors they feed."""
+    endpoint_extractors: tuple[EndpointExtractor, ...]
+    """What derives endpoint attributes from what discovery says."""
+    endpoint_attributes: tuple[DataKey[Any], ...]
+    """Every attribute that is left on endpoints."""
     discovery: EndpointDiscovery | None
     """What supplies the endpoints; None when the configuration leaves that to the process."""
     warnings: tuple[str, ...]

@@ -9,17 +9,22 @@ from typing import Any
 from dataplane.plugin.base import DataKey
 from epp.graph.instances import AnyPlugin, Instances
 from epp.interfaces.attributes import DEFAULT_PRODUCERS, ENGINE_METRICS
+from epp.interfaces.data_layer import EndpointExtractor, Extractor
 from epp.interfaces.request_control import Consumer, DataProducer, Provider
 
 
-def create_missing(instances: Instances, *, engine_metrics: bool) -> None:
+def create_missing(instances: Instances, bound: Sequence[Extractor]) -> None:
     """Create the default producer of every consumed key nobody produces, transitively.
 
-    ``engine_metrics`` says whether a data source feeds the measured columns.
+    ``bound`` are the extractors that a data source feeds; others produce nothing.
     """
-    provided = {key for provider in instances.of(Provider) for key in provider.produces}
-    if engine_metrics:
-        provided.add(ENGINE_METRICS)
+    provided = {
+        key
+        for provider in instances.of(Provider)
+        if not isinstance(provider, Extractor) or provider in bound
+        for key in provider.produces
+    }
+    _offer_without_producer(provided, instances, bound)
     waiting = [plugin for plugin in instances.by_name.values() if isinstance(plugin, Consumer)]
     for plugin in waiting:
         for key in plugin.consumes:
@@ -27,16 +32,38 @@ def create_missing(instances: Instances, *, engine_metrics: bool) -> None:
                 continue
             provided.add(key)
             created = _default_producer(key, plugin, instances)
-            if isinstance(created, DataProducer):
+            if isinstance(created, Provider):
                 provided.update(created.produces)
             if isinstance(created, Consumer):
                 waiting.append(created)
+
+
+def _offer_without_producer(
+    provided: set[DataKey[Any]], instances: Instances, bound: Sequence[Extractor]
+) -> None:
+    """Endpoint attributes can be read without naming their producer, as long as there is one only."""
+    makers: dict[DataKey[Any], list[str]] = {}
+    for extractor in (*bound, *instances.of(EndpointExtractor)):
+        for key in extractor.produces:
+            if key.producer:
+                makers.setdefault(key.by(""), []).append(extractor.name.name)
+    wanted = {key for consumer in instances.of(Consumer) for key in consumer.consumes}
+    for key, names in makers.items():
+        if len(names) > 1 and key in wanted:
+            instances.problem(
+                f"endpoint attribute {key} has several producers, {' and '.join(map(repr, names))}; "
+                "say in the parameters of its readers which one is meant",
+                "plugins",
+            )
+    provided.update(makers)
 
 
 def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instances) -> AnyPlugin | None:
     """The created producer of a key; None after noting why there is none."""
     name = consumer.name.name
     if key == ENGINE_METRICS:
+        if any(problem.path.startswith("dataLayer.") for problem in instances.problems):
+            return None  # it would be fed but for a mistake that is noted already
         instances.problem(
             f"'{name}' reads metrics of the model servers, but no data source with an extractor is "
             "configured; list one or remove injectDefaults: false",
@@ -48,13 +75,16 @@ def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instanc
         if instances.failed_as(key.producer):
             return None
         reason = "which does not produce it" if named is not None else "which is not configured"
+        if isinstance(named, Extractor) and key in named.produces:
+            reason = "which no data source feeds; list it under one in dataLayer.sources"
         instances.problem(f"'{name}' consumes {key.type_name} of '{key.producer}', {reason}", "plugins")
         return None
     plugin_type = DEFAULT_PRODUCERS.get(key.type_name)
     if plugin_type is None and instances.unresolved:
         return None
     if plugin_type is None:
-        instances.problem(f"no default producer found for missing data key {key}, consumed by '{name}'")
+        message = f"no default producer found for missing data key {key}, consumed by '{name}'"
+        instances.problem(message + _unfed(key, instances))
         return None
     others = [p.name.name for p in instances.by_name.values() if p.name.type == plugin_type]
     if others:
@@ -63,6 +93,14 @@ def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instanc
             f"'{others[0]}'; name the producer in the parameters of '{name}' to use that one"
         )
     return instances.default(plugin_type)
+
+
+def _unfed(key: DataKey[Any], instances: Instances) -> str:
+    """The way out when an extractor would produce the key if a data source fed it."""
+    for extractor in instances.of(Extractor):
+        if key in (made.by("") for made in extractor.produces):
+            return f"; '{extractor.name.name}' would produce it: list it under a source in dataLayer.sources"
+    return ""
 
 
 def in_order(instances: Instances) -> Sequence[DataProducer]:

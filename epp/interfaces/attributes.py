@@ -1,4 +1,8 @@
-"""The values plugins exchange about a request: their keys, shapes and units."""
+"""The values plugins exchange about requests and endpoints: their keys, shapes and units.
+
+Values about a request live on the request; endpoint attributes are what the data layer leaves on endpoints,
+whichever requests come.
+"""
 
 from __future__ import annotations
 
@@ -69,11 +73,42 @@ PEER_ENDPOINT: Final[DataKey[Endpoint]] = DataKey("peer-endpoint")
 ENGINE_METRICS: Final[DataKey[Any]] = DataKey("EngineMetrics")
 """Declared by readers of the table's measured columns; provided by any data source with an extractor."""
 
+
+class Topology(msgspec.Struct, frozen=True):
+    """Where an endpoint runs, from near to far; empty = not known."""
+
+    host: str = ""
+    rack: str = ""
+    zone: str = ""
+    region: str = ""
+
+
+class ServedModel(msgspec.Struct, frozen=True):
+    """One entry of a model server's list of models."""
+
+    id: str
+    object: str = ""
+    created: int = 0
+    owned_by: str = ""
+    parent: str = ""
+    """Base model of a LoRA adapter; empty for others."""
+
+
+TOPOLOGY: Final[DataKey[Topology]] = DataKey("Topology")
+SERVED_MODELS: Final[DataKey[tuple[ServedModel, ...]]] = DataKey("/v1/models")
+GPU_UTILIZATION: Final[DataKey[float]] = DataKey("GPUUtilization")
+"""Share of time in which the busiest GPU of the endpoint had work, 0 to 1."""
+POOL_QUEUE_SIZE: Final[DataKey[float]] = DataKey("PoolAverageQueueSize")
+"""Waiting requests per endpoint of the pool that an endpoint stands for."""
+POOL_KV_CACHE_UTILIZATION: Final[DataKey[float]] = DataKey("PoolAverageKVCacheUtilization")
+"""Mean KV-cache utilization of the endpoints of that pool, 0 to 1."""
+
 DEFAULT_PRODUCERS: Final[Mapping[str, str]] = {
     TOKENIZED_PROMPT.type_name: "token-producer",
     PREFIX_MATCH.type_name: "approx-prefix-cache-producer",
     INFLIGHT_LOAD.type_name: "inflight-load-producer",
     SESSION_ID.type_name: "session-id-producer",
+    TOPOLOGY.type_name: "topology-extractor",
 }
 """Plugin type that produces each kind of value when no other producer is named; created if missing."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
-from dataplane.plugin.base import TypedName
+from dataplane.plugin.base import DataKey, TypedName
 from epp.interfaces.endpoint import Endpoint, EndpointSpec
 
 
@@ -45,18 +45,32 @@ class Measurements(msgspec.Struct):
     max_active_models: int | None = None
     missing: Mapping[str, str] | None = None
     """Measurements the server's engine should report but did not: field -> name of the absent series."""
+    attributes: Mapping[DataKey[Any], Any] | None = None
+    """Endpoint attributes the extractor declares as ``produces``; None as a value = not there any more."""
+
+
+class UnreadablePageError(Exception):
+    """A body is not what its extractor reads. The message says what is wrong with it, in a few words."""
 
 
 @runtime_checkable
 class Extractor(Protocol):
-    """Reads measurements out of one exposition text; compiled once per endpoint."""
+    """Reads measurements and attributes out of what a source fetched; compiled once per endpoint."""
 
     name: TypedName
     expects: ClassVar[str]
     """Payload kind this extractor accepts, as its source's ``payload``."""
 
+    @property
+    def produces(self) -> Sequence[DataKey[Any]]:
+        """``ENGINE_METRICS`` if it measures load, and the endpoint attributes it leaves."""
+        ...
+
     def reader(self, endpoint: Endpoint) -> Callable[[bytes], Measurements]:
-        """A function from body bytes to measurements, for this endpoint's engine."""
+        """A function from body bytes to measurements, for this endpoint's engine.
+
+        It raises ``UnreadablePageError`` for a body that is not of the kind it reads.
+        """
         ...
 
 
@@ -70,11 +84,13 @@ class DataSource(Protocol):
     path: str
     interval_s: float
     """0 = every base tick."""
+    accept: str
+    """Media type to ask for."""
     extractors: Sequence[Extractor]
     """As bound."""
 
     def authority(self, endpoint: Endpoint) -> str:
-        """``host:port`` to poll for this endpoint."""
+        """``host:port`` to poll for this endpoint; empty when that is not known, and it is not polled."""
         ...
 
     def tls(self) -> ssl.SSLContext | None:
@@ -84,3 +100,28 @@ class DataSource(Protocol):
     def bind(self, extractors: Sequence[Extractor]) -> None:
         """The extractors this source feeds."""
         ...
+
+
+@runtime_checkable
+class EndpointExtractor(Protocol):
+    """Derives endpoint attributes from what discovery says; asked when an endpoint comes or is relabelled."""
+
+    name: TypedName
+
+    @property
+    def produces(self) -> Sequence[DataKey[Any]]:
+        """The attributes it leaves."""
+        ...
+
+    def extract(self, spec: EndpointSpec) -> Mapping[DataKey[Any], Any]:
+        """Values by key; None = absent. Must not block."""
+        ...
+
+
+@runtime_checkable
+class NotificationSource(Protocol):
+    """Names the events of discovery as a data source. Nothing is polled: those bound to it are told."""
+
+    name: TypedName
+    notifies_of: ClassVar[str]
+    """Kind of the events."""

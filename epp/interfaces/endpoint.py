@@ -19,13 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from dataplane.addresses import host_port
+from dataplane.plugin.base import DataKey
+from epp.interfaces.endpoint_attributes import EndpointAttributes
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.intp]
@@ -139,6 +141,8 @@ class EndpointTable:
         self.applied = np.zeros(capacity, dtype=np.int64)
         """Number of the scrape the measured columns come from."""
         self.generation = np.zeros(capacity, dtype=np.int64)
+        self.attributes = EndpointAttributes(capacity)
+        """What is known of the endpoints beyond the columns."""
         self.version = 0
         """Rises when rows come or go; caches of anything per row are valid for one version."""
         self.stale = 0
@@ -207,6 +211,7 @@ class EndpointTable:
         self.generation[slot] += 1
         for column in _MEASURED:
             getattr(self, column)[slot] = 0
+        self.attributes.clear(slot)
         self._free.append(slot)
         self._changed()
         return endpoint
@@ -218,6 +223,11 @@ class EndpointTable:
             raise ValueError("an address change is a removal and an addition")
         endpoint.spec = spec
         self._changed()
+
+    def annotate(self, endpoint: Endpoint, key: DataKey[Any], value: Any) -> None:
+        """Leave a value on an endpoint (None removes it); a no-op when the endpoint has left."""
+        if self.generation[endpoint.slot] == endpoint.generation:
+            self.attributes.put(endpoint.slot, key, value)
 
     def book(self, endpoint: Endpoint) -> Booking:
         """Count one request onto an endpoint, at the moment it is chosen."""
@@ -318,6 +328,7 @@ class EndpointTable:
             grown = np.zeros(new, dtype=array.dtype)
             grown[:old] = array
             setattr(self, column, grown)
+        self.attributes.grow(new)
         self.endpoints.extend([None] * old)
         self._free = list(range(new - 1, old - 1, -1))
         self.capacity = new

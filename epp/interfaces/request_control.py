@@ -90,6 +90,14 @@ class Consumer(Protocol):
 
 
 @runtime_checkable
+class OptionalConsumer(Protocol):
+    """Declares what a plugin uses if it is there and can do without; nothing is created for it."""
+
+    @property
+    def may_consume(self) -> Sequence[DataKey[Any]]: ...
+
+
+@runtime_checkable
 class Admitter(Protocol):
     """Has a say in whether a request is scheduled at all, when its data is there; in configured order."""
 
@@ -155,3 +163,10 @@ class EndpointObserver(Protocol):
     def on_endpoint_added(self, endpoint: Endpoint) -> None: ...
 
     def on_endpoint_removed(self, endpoint: Endpoint) -> None: ...
+
+
+@runtime_checkable
+class EndpointChangeObserver(Protocol):
+    """Told when an endpoint has new labels; what an observer of endpoints may offer besides."""
+
+    def on_endpoint_changed(self, endpoint: Endpoint) -> None: ...

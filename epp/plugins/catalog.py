@@ -37,6 +37,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "header-based-testing-filter": "epp.plugins.filters.header_based_testing:HeaderBasedTestingFilter",
     "utilization-filter": "epp.plugins.filters.utilization:UtilizationFilter",
     "prefix-cache-affinity-filter": "epp.plugins.filters.prefix_cache_affinity:PrefixCacheAffinityFilter",
+    "endpoint-attribute-filter": "epp.plugins.filters.endpoint_attribute:EndpointAttributeFilter",
     "context-length-aware": "epp.plugins.filters.context_length:ContextLengthAware",
     # scorers
     "queue-scorer": "epp.plugins.scorers.queue_depth:QueueDepthScorer",
@@ -50,6 +51,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "token-load-scorer": "epp.plugins.scorers.token_load:TokenLoadScorer",
     "no-hit-lru-scorer": "epp.plugins.scorers.no_hit_lru:NoHitLruScorer",
     "header-label-affinity-scorer": "epp.plugins.scorers.header_label_affinity:HeaderLabelAffinityScorer",
+    "endpoint-attribute-scorer": "epp.plugins.scorers.endpoint_attribute:EndpointAttributeScorer",
     # pickers
     "max-score-picker": "epp.plugins.pickers.max_score:MaxScorePicker",
     "random-picker": "epp.plugins.pickers.random:RandomPicker",

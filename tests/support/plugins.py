@@ -172,6 +172,7 @@ class TextSource(Base):
 
     info: ClassVar = PluginInfo("text-source")
     payload: ClassVar[str] = "text"
+    accept: ClassVar[str] = "text/plain"
     scheme = "http"
     path = "/text"
     interval_s = 0.0
@@ -192,6 +193,7 @@ class TextExtractor(Base):
 
     info: ClassVar = PluginInfo("text-extractor")
     expects: ClassVar[str] = "text"
+    produces: Sequence[DataKey[Any]] = (DataKey("Text", "text-extractor"),)
 
     def reader(self, endpoint: Endpoint) -> Callable[[bytes], Measurements]:
         return lambda body: Measurements()

@@ -8,19 +8,23 @@ Load series (queue, running, KV usage) that the mapping names and the text lacks
 LoRA and cache series may be absent: servers show them only with the feature on. A LoRA series that was there
 and is gone means that the server restarted without adapters. Values that cannot be true (negative, not
 finite) count as absent; KV usage above 1 counts as 1.
+
+Custom metrics of a mapping become attributes of its endpoints, under the name of this extractor. A series
+that a page lacks takes the attribute away: an old value would pass for a present one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.observability.series import Series, SeriesSpec
-from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
+from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
+from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.data_layer import Measurements
 from epp.interfaces.endpoint import Endpoint
 from epp.interfaces.handle import Handle
@@ -34,6 +38,9 @@ LEGACY_ENGINE_LABEL: Final = "inference.networking.k8s.io/engine-type"
 MAX_ADAPTERS: Final = 1024
 """Adapter names taken from one label."""
 
+MAX_CUSTOM_METRICS: Final = 64
+"""Custom metrics of one engine."""
+
 MAX_COUNT: Final = 1 << 31
 """Larger block sizes and counts are not believed."""
 
@@ -42,7 +49,9 @@ class CustomMetric(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     """A series for plugins that score by an attribute of the endpoint."""
 
     attribute_key: str
+    """Name of the attribute, as endpoint-attribute plugins are told it."""
     metric_spec: str
+    """The series, as a spec."""
 
 
 class EngineConfig(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True, kw_only=True):
@@ -69,7 +78,7 @@ class EngineConfig(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     cache_num_blocks_spec: str = ""
     """Series whose value is the number of blocks; instead of a cache info series."""
     custom_metrics: tuple[CustomMetric, ...] = ()
-    """Not served by this build: it has no plugin that reads endpoint attributes."""
+    """Series that become attributes of the endpoints, each with `attributeKey` and `metricSpec`."""
 
 
 class CoreMetricsExtractorParams(PluginParams, frozen=True):
@@ -138,6 +147,8 @@ class CoreMetricsExtractor:
         self._default = params.default_engine
         self._engines = {engine.name: engine for engine in BUILTIN_ENGINES}
         self._unmapped: set[str] = set()
+        custom = dict.fromkeys(m.attribute_key for e in params.engine_configs for m in e.custom_metrics)
+        self.produces: Sequence[DataKey[Any]] = (ENGINE_METRICS, *(DataKey(key, name.name) for key in custom))
         for index, engine in enumerate(params.engine_configs):
             _check(engine, f"engineConfigs[{index}]")
             self._engines[engine.name] = engine
@@ -151,7 +162,7 @@ class CoreMetricsExtractor:
 
     def reader(self, endpoint: Endpoint) -> Callable[[bytes], Measurements]:
         """A reader for this endpoint's engine; it remembers positions, so it serves one endpoint only."""
-        return EngineReader(self._engines[self._engine_of(endpoint)]).read
+        return EngineReader(self._engines[self._engine_of(endpoint)], self.name.name).read
 
     def dump_state(self) -> dict[str, Any]:
         """Engines that are known, and names of engines that endpoints have and nobody mapped."""
@@ -182,9 +193,19 @@ class CoreMetricsExtractor:
 class EngineReader:
     """Reads successive pages of one endpoint."""
 
-    __slots__ = ("_adapters", "_by_labels", "_by_value", "_config", "_info", "_load", "_lora", "_lora_labels")
+    __slots__ = (
+        "_adapters",
+        "_by_labels",
+        "_by_value",
+        "_config",
+        "_custom",
+        "_info",
+        "_load",
+        "_lora",
+        "_lora_labels",
+    )
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, producer: str) -> None:
         self._config = config
         load = {
             "waiting": config.queued_requests_spec,
@@ -199,6 +220,10 @@ class EngineReader:
                 ("num_blocks", config.cache_num_blocks_spec),
             )
             if spec
+        ]
+        self._custom: list[tuple[DataKey[float], str, Series]] = [
+            (DataKey(metric.attribute_key, producer), metric.metric_spec, _series(metric.metric_spec))
+            for metric in config.custom_metrics
         ]
         self._info = _series(config.cache_info_spec, optional=True) if config.cache_info_spec else None
         self._by_labels: tuple[Mapping[str, str], int | None, int | None] = ({}, None, None)
@@ -218,6 +243,10 @@ class EngineReader:
                 missing[field] = spec
             else:
                 setattr(found, field, min(value, 1.0) if field == "kv_usage" else value)
+        if self._custom:
+            found.attributes = attributes = {key: series.read(page) for key, _, series in self._custom}
+            absent = {str(key): spec for key, spec, _ in self._custom if attributes[key] is None}
+            missing = {**(missing or {}), **absent} or None
         found.missing = missing
         for field, series in self._by_value:
             setattr(found, field, _count(series.read(page)))
@@ -265,11 +294,7 @@ def _check(engine: EngineConfig, path: str) -> None:
     """``ConfigError`` for a mapping that cannot be right."""
     if not engine.name:
         raise ConfigError("is empty; it is the engine type as endpoint labels spell it", path=f"{path}.name")
-    if engine.custom_metrics:
-        raise ConfigError(
-            "is not served by this build, which has no plugin that reads endpoint attributes; remove it",
-            path=f"{path}.customMetrics",
-        )
+    _check_custom(engine.custom_metrics, f"{path}.customMetrics")
     specs = [field for field in engine.__struct_encode_fields__ if field.endswith("Spec")]
     values = msgspec.to_builtins(engine)
     for field in specs:
@@ -278,8 +303,29 @@ def _check(engine: EngineConfig, path: str) -> None:
                 SeriesSpec.parse(values[field])
             except ValueError as error:
                 raise ConfigError(str(error), path=f"{path}.{field}") from error
-    if not any(values[field] for field in specs):
+    if not engine.custom_metrics and not any(values[field] for field in specs):
         raise ConfigError("names no series; give at least queuedRequestsSpec", path=path)
+
+
+def _check_custom(metrics: Sequence[CustomMetric], path: str) -> None:
+    if len(metrics) > MAX_CUSTOM_METRICS:
+        raise ConfigError(
+            f"has {len(metrics)} metrics, more than the {MAX_CUSTOM_METRICS} allowed", path=path
+        )
+    keys = [metric.attribute_key for metric in metrics]
+    for index, metric in enumerate(metrics):
+        place = f"{path}[{index}]"
+        if not metric.attribute_key or "/" in metric.attribute_key:
+            raise ConfigError(
+                f"{metric.attribute_key!r} is not the name of an attribute; give a name without /",
+                path=f"{place}.attributeKey",
+            )
+        if metric.attribute_key in keys[:index]:
+            raise ConfigError(f"{metric.attribute_key!r} is there twice", path=f"{place}.attributeKey")
+        try:
+            SeriesSpec.parse(metric.metric_spec)
+        except ValueError as error:
+            raise ConfigError(str(error), path=f"{place}.metricSpec") from error
 
 
 def _count(value: float | None) -> int | None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
 from epp.interfaces.attributes import (
+    ENGINE_METRICS,
     PREFIX_MATCH,
     TOKENIZED_PROMPT,
     PrefixMatch,
@@ -107,6 +108,7 @@ class ApproximatePrefixProducer:
         self._key = produced_by(PREFIX_MATCH, name.name)
         self._prompt: DataKey[_Prompt] = DataKey("PrefixBlocks", name.name)
         self.produces: Sequence[DataKey[Any]] = (self._key,)
+        self.may_consume: Sequence[DataKey[Any]] = (ENGINE_METRICS,) if params.auto_tune else ()
 
     def inherit(self, predecessor: ApproximatePrefixProducer) -> None:
         """Go on with the index of the producer before, if the blocks are cut alike."""

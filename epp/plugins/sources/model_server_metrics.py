@@ -45,6 +45,7 @@ class ModelServerMetricsSource:
 
     info: ClassVar[PluginInfo] = PluginInfo("metrics-data-source", ModelServerMetricsParams, Stability.BETA)
     payload: ClassVar[str] = "prometheus-text"
+    accept: ClassVar[str] = "text/plain;version=0.0.4"
 
     def __init__(self, name: TypedName, params: ModelServerMetricsParams, handle: Handle) -> None:
         self.name = name

@@ -33,6 +33,15 @@ class Tree(msgspec.Struct, rename="camel", frozen=True):
             raise ValueError("odd things")
 
 
+class Choosy(msgspec.Struct, frozen=True):
+    left: int | None = None
+    right: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.left is None) == (self.right is None):
+            raise ConfigError("give one of left and right")
+
+
 class Needy(msgspec.Struct, frozen=True):
     path: str
     depth: int = 1
@@ -42,6 +51,12 @@ def read(raw: Any, kind: type[Any] = Tree) -> tuple[Any, list[str]]:
     """The struct and the problems of plain data."""
     problems: list[ConfigError] = []
     return decode_struct(raw, kind, "doc", problems), [str(problem) for problem in problems]
+
+
+def test_a_struct_that_refuses_its_own_defaults_is_a_problem_and_no_value():
+    assert read({"left": 1}, Choosy) == (Choosy(1), [])
+    assert read({}, Choosy) == (None, ["doc: give one of left and right"])
+    assert read({"left": "x"}, Choosy)[0] is None
 
 
 def test_reads_nested_values():

@@ -141,13 +141,13 @@ def test_garbage_is_refused_with_the_way_out(data: bytes):
     error = failure(data)
     assert error.kind == "garbage"
     assert error.detail.startswith("the answer is not HTTP/1.1: b'")
-    assert error.hint == "check scheme and port of the metrics-data-source against the model server"
+    assert error.hint == "check scheme and port of the data source against the model server"
 
 
 @pytest.mark.parametrize("status", [204, 301, 404, 503])
 def test_another_status_is_refused_and_named(status: int):
     error = failure(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status)
-    assert (error.kind, error.detail) == ("status", f"the metrics URL answers HTTP status {status}")
+    assert (error.kind, error.detail) == ("status", f"the server answers HTTP status {status}")
 
 
 def test_an_unknown_transfer_encoding_is_refused():

@@ -1,7 +1,11 @@
 """The endpoint table as the admin page shows it."""
 
+from dataplane.plugin.base import DataKey
 from epp.datalayer.report import describe_endpoints
+from epp.interfaces.attributes import TOPOLOGY, Topology
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
+
+HERE = {"host": "h", "rack": "", "zone": "z", "region": ""}
 
 
 def test_the_table_is_described_with_age_and_problems():
@@ -26,6 +30,8 @@ def test_the_table_is_described_with_age_and_problems():
     table.book(fresh)
     table.begin_scrape(fresh.slot)
     table.end_scrape(fresh.slot, 99.5)
+    table.annotate(fresh, DataKey("Heat", "thermometer"), 21)
+    table.annotate(fresh, TOPOLOGY.by("t"), Topology(**HERE))
     shown = describe_endpoints(table, lambda: 100.0, 10, lambda row: f"{row.spec.name}?", ["bad"])
     assert shown == {
         "total": 2,
@@ -58,6 +64,7 @@ def test_the_table_is_described_with_age_and_problems():
                 "activeModels": ["x", "y"],
                 "waitingModels": [],
                 "maxActiveModels": 0,
+                "attributes": {"Heat/thermometer": 21.0, "Topology/t": dict(HERE)},
             },
             {
                 "name": "b",
@@ -84,6 +91,7 @@ def test_the_table_is_described_with_age_and_problems():
                 "activeModels": [],
                 "waitingModels": [],
                 "maxActiveModels": 0,
+                "attributes": {},
             },
         ],
     }

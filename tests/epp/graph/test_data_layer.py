@@ -3,6 +3,7 @@
 import pytest
 
 from dataplane.config.problems import ConfigErrors
+from dataplane.plugin.base import DataKey
 from epp.graph import PluginGraph, load_graph
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
@@ -13,7 +14,8 @@ HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 def load(text: str) -> PluginGraph:
     """The graph of a document below a correct head."""
-    return load_graph(HEAD + text, Handle(EndpointTable()), registry=TEST_REGISTRY)
+    handle = Handle(EndpointTable())
+    return load_graph(HEAD + text, handle, allow_experimental=True, registry=TEST_REGISTRY)
 
 
 def problems(text: str) -> list[str]:
@@ -31,13 +33,26 @@ def wired(graph: PluginGraph) -> dict[str, list[str]]:
 
 
 def test_the_default_pair_is_added():
-    assert wired(load("")) == {"metrics-data-source": ["core-metrics-extractor"]}
+    read = "plugins: [{type: queue-scorer}]"
+    assert wired(load(read)) == {"metrics-data-source": ["core-metrics-extractor"]}
+
+
+def test_the_default_pair_polls_nobody_when_no_plugin_reads_what_it_delivers():
+    assert wired(load("plugins: [{type: all-filter}]")) == {}
+    used = "plugins: [{type: prefix-cache-scorer}]"  # the index takes its sizes from the engines if it can
+    assert wired(load(used)) == {"metrics-data-source": ["core-metrics-extractor"]}
+    listed = """
+plugins: [{type: all-filter}, {type: metrics-data-source}, {type: core-metrics-extractor}]
+dataLayer: {sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]}
+"""
+    assert wired(load(listed)) == {"metrics-data-source": ["core-metrics-extractor"]}
 
 
 def test_configured_instances_of_the_default_types_are_used_for_it():
     graph = load(
         """
 plugins:
+- type: queue-scorer
 - {type: core-metrics-extractor, name: sglang, parameters: {defaultEngine: sglang}}
 - {type: metrics-data-source, name: slow, parameters: {interval: 1s}}
 """
@@ -57,16 +72,84 @@ dataLayer: {sources: [{pluginRef: mine, extractors: [{pluginRef: core-metrics-ex
 
 def test_other_sources_come_before_the_default_pair():
     text = """
-plugins: [{type: text-source}, {type: text-extractor}]
+plugins: [{type: text-source}, {type: text-extractor}, {type: queue-scorer}]
 dataLayer: {sources: [{pluginRef: text-source, extractors: [{pluginRef: text-extractor}]}]}
 """
     assert wired(load(text)) == {
         "text-source": ["text-extractor"],
         "metrics-data-source": ["core-metrics-extractor"],
     }
-    assert wired(load(text.replace("{sources", "{injectDefaults: false, sources"))) == {
-        "text-source": ["text-extractor"]
-    }
+    unread = text.replace(", {type: queue-scorer}", "")
+    assert wired(load(unread)) == {"text-source": ["text-extractor"]}
+    assert problems(text.replace("{sources", "{injectDefaults: false, sources")) == [
+        (
+            "dataLayer: 'queue-scorer' reads metrics of the model servers, but no data source with an "
+            "extractor is configured; list one or remove injectDefaults: false"
+        )
+    ]
+
+
+CUSTOM = """
+plugins:
+- type: endpoint-attribute-filter
+  parameters: {attribute: Heat, algorithm: {threshold: {operator: LessThan, value: 1}}}
+- type: core-metrics-extractor
+  parameters: {engineConfigs: [{name: vllm, customMetrics: [{attributeKey: Heat, metricSpec: heat}]}]}
+"""
+
+
+def test_an_attribute_is_read_from_whichever_extractor_leaves_it():
+    graph = load(CUSTOM)
+    assert wired(graph) == {"metrics-data-source": ["core-metrics-extractor"]}
+    assert graph.endpoint_attributes == (DataKey("Heat", "core-metrics-extractor"),)
+    assert wired(load(CUSTOM.replace("attribute: Heat", "attribute: Heat, producer: core-metrics-extractor")))
+
+
+def test_an_attribute_nobody_leaves_is_refused():
+    assert problems(CUSTOM.replace("attribute: Heat", "attribute: Cold")) == [
+        "no default producer found for missing data key Cold, consumed by 'endpoint-attribute-filter'"
+    ]
+    assert problems(CUSTOM.replace("attribute: Heat", "attribute: Heat, producer: mine")) == [
+        "plugins: 'endpoint-attribute-filter' consumes Heat of 'mine', which is not configured"
+    ]
+
+
+def test_an_extractor_that_is_fed_by_no_source_produces_nothing():
+    text = CUSTOM + "dataLayer: {injectDefaults: false}"
+    assert problems(text) == [
+        (
+            "no default producer found for missing data key Heat, consumed by 'endpoint-attribute-filter'; "
+            "'core-metrics-extractor' would produce it: list it under a source in dataLayer.sources"
+        )
+    ]
+    named = text.replace("attribute: Heat", "attribute: Heat, producer: core-metrics-extractor")
+    assert problems(named) == [
+        (
+            "plugins: 'endpoint-attribute-filter' consumes Heat of 'core-metrics-extractor', which no data "
+            "source feeds; list it under one in dataLayer.sources"
+        )
+    ]
+
+
+def test_of_two_extractors_that_leave_an_attribute_a_reader_must_name_one():
+    second = """
+- type: core-metrics-extractor
+  name: second
+  parameters: {engineConfigs: [{name: vllm, customMetrics: [{attributeKey: Heat, metricSpec: heat}]}]}
+- {type: metrics-data-source, name: other, parameters: {port: 9000}}
+- type: metrics-data-source
+dataLayer:
+  sources:
+  - {pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}
+  - {pluginRef: other, extractors: [{pluginRef: second}]}
+"""
+    assert problems(CUSTOM + second) == [
+        (
+            "plugins: endpoint attribute Heat has several producers, 'core-metrics-extractor' and 'second'; "
+            "say in the parameters of its readers which one is meant"
+        )
+    ]
+    assert wired(load((CUSTOM + second).replace("attribute: Heat", "attribute: Heat, producer: second")))
 
 
 def test_wrong_wiring_is_refused_piece_by_piece():

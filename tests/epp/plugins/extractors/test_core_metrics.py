@@ -7,7 +7,8 @@ import pytest
 
 from dataplane.errors import ConfigError
 from dataplane.observability.series import ABSENT_PAGES
-from dataplane.plugin.base import TypedName
+from dataplane.plugin.base import DataKey, TypedName
+from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.data_layer import Extractor, Measurements
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
@@ -186,6 +187,25 @@ def test_own_mappings_add_to_and_replace_the_built_in_ones():
     assert plugin.reader(engine("vllm"))(page) == Measurements(waiting=3)
 
 
+def custom(*metrics: tuple[str, str]) -> dict[str, object]:
+    """An engine `x` with custom metrics."""
+    listed = [{"attributeKey": key, "metricSpec": spec} for key, spec in metrics]
+    return {"engineConfigs": [{"name": "x", "customMetrics": listed}]}
+
+
+def test_custom_metrics_become_attributes_of_the_endpoints_of_their_engine():
+    plugin = extractor(**custom(("Heat", "heat{place=inside}"), ("Noise", "noise")))
+    heat, noise = DataKey[float]("Heat", "core"), DataKey[float]("Noise", "core")
+    assert list(plugin.produces) == [ENGINE_METRICS, heat, noise]
+    read = plugin.reader(engine("x"))
+    page = b'heat{place="outside"} 1\nheat{place="inside"} -2.5\nnoise 3\n'
+    assert read(page) == Measurements(attributes={heat: -2.5, noise: 3.0})
+    assert read(b"noise 4\n") == Measurements(
+        attributes={heat: None, noise: 4.0}, missing={"Heat/core": "heat{place=inside}"}
+    )
+    assert plugin.reader(engine("triton"))(page).attributes is None
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -200,8 +220,21 @@ def test_own_mappings_add_to_and_replace_the_built_in_ones():
             "engineConfigs[0].kvUsageSpec: 'a{b' is not a metric; write name or name{label=value,...}",
         ),
         (
-            {"engineConfigs": [{"name": "x", "customMetrics": [{"attributeKey": "k", "metricSpec": "m"}]}]},
-            "engineConfigs[0].customMetrics: is not served by this build",
+            custom(("", "m")),
+            "engineConfigs[0].customMetrics[0].attributeKey: '' is not the name of an attribute",
+        ),
+        (
+            custom(("a/b", "m")),
+            "engineConfigs[0].customMetrics[0].attributeKey: 'a/b' is not the name of an attribute",
+        ),
+        (
+            custom(("k", "m"), ("k", "n")),
+            "engineConfigs[0].customMetrics[1].attributeKey: 'k' is there twice",
+        ),
+        (custom(("k", "m{")), "engineConfigs[0].customMetrics[0].metricSpec: 'm{' is not a metric"),
+        (
+            custom(*((f"k{i}", "m") for i in range(65))),
+            "engineConfigs[0].customMetrics: has 65 metrics, more than the 64 allowed",
         ),
     ],
 )

@@ -162,9 +162,9 @@ async def test_a_server_certificate_nobody_vouches_for_is_refused(
     ) as fleet:
         row = fleet.add(await fleet.serve(answer(page()), server_tls))
         await until(lambda: fleet.errors.poll >= 2)
-        assert "TLS with the metrics port" in fleet.scraper.problem(row)
+        assert "TLS with port" in fleet.scraper.problem(row)
         assert fleet.scraper.problem(row).endswith(
-            "check scheme, caCertPath and the client certificate of the metrics-data-source"
+            "check scheme, caCertPath and the client certificate of the data source"
         )
         assert fleet.scrapes(row) == 0
 
