@@ -125,6 +125,9 @@ class SchedulingResult(msgspec.Struct):
     prefill: str = ""
     """Profile whose endpoint computes the prompt for the destination; empty = the destination does."""
 
+    encode: str = ""
+    """Profile whose endpoints encode images, audio and video for the request; empty = nobody else does."""
+
     @property
     def endpoints(self) -> list[Endpoint]:
         """Destination endpoints in order of preference."""

@@ -59,8 +59,12 @@ BUILTIN: Final[Mapping[str, str]] = {
     # profile handlers
     "single-profile-handler": "epp.plugins.profile_handlers.single:SingleProfileHandler",
     "disagg-profile-handler": "epp.plugins.profile_handlers.disaggregated:DisaggregatedProfileHandler",
+    "pd-profile-handler": "epp.plugins.profile_handlers.prefill_decode:PrefillDecodeProfileHandler",
     "data-parallel-profile-handler": "epp.plugins.profile_handlers.data_parallel:DataParallelProfileHandler",
     "header-profile-handler": "epp.plugins.profile_handlers.header:HeaderProfileHandler",
+    # header handlers
+    "disagg-headers-handler": "epp.plugins.header_handlers.disagg_headers:DisaggHeadersHandler",
+    "prefill-header-handler": "epp.plugins.header_handlers.prefill_header:PrefillHeaderHandler",
     # deciders of disaggregation
     "always-disagg-pd-decider": "epp.plugins.deciders.always_prefill:AlwaysPrefillDecider",
     "prefix-based-pd-decider": "epp.plugins.deciders.prefix_based:PrefixBasedDecider",

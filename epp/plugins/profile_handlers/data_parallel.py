@@ -10,12 +10,12 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from dataplane.headers import DATA_PARALLEL, DESTINATION_ENDPOINT
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import SchedulingResult
 from epp.plugins.one_profile import OneProfile
+from epp.plugins.ranks import reach_through_primary_port
 
 
 class DataParallelParams(PluginParams, frozen=True):
@@ -38,6 +38,4 @@ class DataParallelProfileHandler(OneProfile):
         self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]
     ) -> None:
         """Send the request to the sidecar of the first choice; the header speaks of no other."""
-        rank = result.endpoints[0]
-        set_headers[DATA_PARALLEL] = rank.key
-        set_headers[DESTINATION_ENDPOINT] = msgspec.structs.replace(rank.spec, port=self._port).key
+        reach_through_primary_port(result.endpoints[0], self._port, set_headers)

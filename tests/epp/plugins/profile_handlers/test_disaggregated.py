@@ -11,7 +11,8 @@ from dataplane.extproc.events import Proceed
 from dataplane.extproc.exchange import Decision, Ending, HttpRequest
 from dataplane.headers import Headers
 from epp.interfaces.attributes import PEER_ENDPOINT
-from epp.plugins.profile_handlers.disaggregated import DisaggregatedProfileHandler, Stage
+from epp.plugins.profile_handlers.disaggregated import DisaggregatedProfileHandler
+from epp.plugins.stages import Stage
 from tests.support.labelled import labelled_table
 from tests.support.pool import make_plugin, make_request
 from tests.support.request_path import Rig, destination, request_of, response, set_headers
@@ -141,6 +142,58 @@ def test_a_stage_without_endpoint_is_left_out(roles: Sequence[str], decision: st
     assert f'{name}{{{handler},model_name="m",decision_type="{decision}"}} 1' in counted
     for stage in left_out:
         assert f'pointsman_epp_disagg_left_out_total{{{handler},stage="{stage}"}} 1' in counted
+
+
+def test_a_decision_record_tells_what_was_left_out():
+    path = rig(f"{{deciders: {BOTH}}}", ("decode", "encode"))
+    path.ask()
+    newest = next(iter(path.decisions.recent()))
+    assert (newest["decision"], newest["leftOut"]) == ("encode-decode", ["prefill"])
+
+
+@pytest.mark.parametrize("stages", [f"deciders: {ALWAYS}", "stageOrder: prefill-first"])
+def test_a_required_prefill_that_finds_nobody_is_503(stages: str):
+    path = rig(f"{{onNoPrefill: fail, {stages}}}", ("decode", "encode"))
+    with pytest.raises(ServiceUnavailableError) as caught:
+        path.ask()
+    error = caught.value
+    assert (error.status, error.client_code, error.dropped_reason) == (
+        503,
+        "no_prefill_endpoints",
+        "rejected-no-endpoints",
+    )
+    assert error.message == (
+        "no prefill endpoint is available: no endpoint can take the request: "
+        "filter 'prefill-filter' of profile 'prefill' left none of 2"
+    )
+    assert path.table.inflight.sum() == 0
+
+
+def test_a_required_prefill_is_not_asked_of_requests_that_need_none():
+    stages = "onNoPrefill: fail, deciders: {prefill: prefix-based-pd-decider}"
+    path = rig(f"{{{stages}}}", ("decode",))
+    assert destination(ask(path, 40)) == DECODE
+    with pytest.raises(ServiceUnavailableError):
+        ask(path, 4000)
+
+
+def test_a_failed_decode_weighs_more_than_a_missing_prefill():
+    with pytest.raises(ResourceExhaustedError, match="failed to find available decode workers"):
+        rig("{onNoPrefill: fail, stageOrder: prefill-first}", ("encode",)).ask()
+
+
+def test_a_failed_encode_costs_nothing_where_prefill_is_required():
+    path = rig(f"{{onNoPrefill: fail, deciders: {BOTH}}}", ("decode", "prefill"))
+    assert stage_headers(path.ask()[1]) == {"x-prefiller-host-port": PREFILL}
+
+
+def test_a_required_prefill_needs_its_profile():
+    assert problems(f"{{onNoPrefill: fail, profiles: {{prefill: p}}, deciders: {ALWAYS}}}") == [
+        (
+            "schedulingProfiles: disagg-profile-handler 'disagg-profile-handler' needs the prefill profile "
+            "'p', got decode, prefill, encode; add it, or name another one in the handler's parameters"
+        )
+    ]
 
 
 def test_prefill_first_runs_prefill_without_asking_and_publishes_its_endpoint():
@@ -304,7 +357,7 @@ def test_the_decode_profile_must_exist():
     assert problems("{profiles: {decode: generate}}") == [
         (
             "schedulingProfiles: disagg-profile-handler 'disagg-profile-handler' needs the decode profile "
-            "'generate', got decode, prefill, encode; add it, or name another one in profiles.decode"
+            "'generate', got decode, prefill, encode; add it, or name another one in the handler's parameters"
         )
     ]
 
