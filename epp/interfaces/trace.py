@@ -281,9 +281,11 @@ def _removed(plugin: Any, request: InferenceRequest, before: Candidates, after: 
         return []
     positions = np.flatnonzero(~np.isin(before.slots, after.slots))[:MAX_REMOVED]
     endpoints = [before.endpoint(position) for position in positions.tolist()]
-    if isinstance(plugin, Reasoning):
-        return [Removed(e.spec, plugin.reason(request, before, e)) for e in endpoints]
-    return [Removed(e.spec, "") for e in endpoints]
+    why = plugin.reason if isinstance(plugin, Reasoning) else None
+    try:
+        return [Removed(e.spec, "" if why is None else why(request, before, e)) for e in endpoints]
+    except Exception as error:  # noqa: BLE001 - a decision must not fail because it cannot be explained
+        return [Removed(e.spec, f"the plugin cannot say why: {error}") for e in endpoints]
 
 
 def _score(traced: ProfileTrace, result: ProfileResult, matches: Sequence[PrefixMatch], now: float) -> None:

@@ -14,6 +14,12 @@ import numpy as np
 from epp.interfaces.endpoint import Candidates, EndpointSpec, EndpointTable, Floats, Slots
 
 
+def shown_label(spec: EndpointSpec, label: str) -> str:
+    """A label and its value in words, for people who ask why an endpoint was not considered."""
+    value = spec.labels.get(label)
+    return f"has no label {label}" if value is None else f"label {label} is {value!r}"
+
+
 class EndpointFacts:
     """``width`` numbers per endpoint. ``read`` computes them from a spec and must not raise."""
 

@@ -21,6 +21,12 @@ PREFILL_ROLES: Final = frozenset(
 ENCODE_ROLES: Final = frozenset({"encode", "encode-prefill", "encode-decode", "encode-prefill-decode"})
 
 
+def shown_role(spec: EndpointSpec) -> str:
+    """The role in words, for people who ask why an endpoint was not considered."""
+    role = spec.labels.get(ROLE_LABEL)
+    return "an endpoint without a role" if role is None else f"role {role}"
+
+
 def serves_decode(spec: EndpointSpec) -> bool:
     """Whether the endpoint generates tokens; one without the label does."""
     role = spec.labels.get(ROLE_LABEL)

@@ -67,6 +67,12 @@ class LabelSelector(PluginParams, frozen=True):
         """Whether it has no requirement, so that everything matches."""
         return not (self.match_labels or self.match_expressions)
 
+    def unmet(self, labels: Mapping[str, str]) -> str:
+        """Key of the first requirement that labels do not meet; empty when they meet all."""
+        keys = [key for key, value in self.match_labels.items() if labels.get(key) != value]
+        keys += [r.key for r in self.match_expressions if not r.test()(labels)]
+        return keys[0] if keys else ""
+
     def test(self) -> Callable[[Mapping[str, str]], bool]:
         """A function from labels to whether the selector matches them."""
         equal = tuple(self.match_labels.items())

@@ -12,10 +12,10 @@ import msgspec
 
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
-from epp.interfaces.endpoint import Candidates
+from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
-from epp.plugins.endpoint_facts import SpecFilter
+from epp.plugins.endpoint_facts import SpecFilter, shown_label
 
 
 class ByLabelParams(PluginParams, frozen=True):
@@ -46,9 +46,14 @@ class ByLabelFilter:
         self.name = name
         label = params.label
         accepted = frozenset([*params.valid_values, *([None] if params.allows_no_label else [])])
+        self._label = label
         self._filter = SpecFilter(lambda spec: spec.labels.get(label) in accepted)
         self.warnings = ["the type by-label is deprecated; use label-selector-filter"]
 
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """The endpoints with a listed value, and those without the label if allowed."""
         return self._filter.kept(candidates)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """The value that is not listed."""
+        return shown_label(endpoint.spec, self._label)

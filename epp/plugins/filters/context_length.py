@@ -17,11 +17,11 @@ import numpy as np
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
 from epp.interfaces.attributes import TOKENIZED_PROMPT, TokenizedPrompt
-from epp.interfaces.endpoint import Candidates, EndpointSpec, Floats
+from epp.interfaces.endpoint import Candidates, Endpoint, EndpointSpec, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ScorerCategory
-from epp.plugins.endpoint_facts import EndpointFacts
+from epp.plugins.endpoint_facts import EndpointFacts, shown_label
 
 RANGE: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")
 
@@ -65,6 +65,7 @@ class ContextLengthAware:
     def __init__(self, name: TypedName, params: ContextLengthParams, handle: Handle) -> None:
         self.name = name
         self._filters = params.enable_filtering
+        self._label = params.label
         self._ranges = EndpointFacts(lambda spec: _facts(spec, params.label), width=3)
 
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
@@ -77,6 +78,12 @@ class ContextLengthAware:
         return candidates.where(
             np.where(np.isnan(given), (least <= length) & (length <= most), given == UNLABELLED_SCORE)
         )
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """The range, and the length that is not in it."""
+        prompt = request.get(TOKENIZED_PROMPT)
+        length = 0 if prompt is None else _length(prompt)
+        return f"{shown_label(endpoint.spec, self._label)}, the prompt has {length} tokens"
 
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """Above 0.3 in range, more in narrow ranges; at most 0.3 out of range, less with the distance."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
-from epp.interfaces.endpoint import Candidates
+from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.plugins.endpoint_facts import SpecFilter
-from epp.plugins.roles import serves_encode
+from epp.plugins.roles import serves_encode, shown_role
 
 
 class EncodeFilter:
@@ -28,3 +28,7 @@ class EncodeFilter:
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """The endpoints that serve encode."""
         return self._filter.kept(candidates)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """The role that does not serve the stage."""
+        return f"{shown_role(endpoint.spec)} does not serve encode"

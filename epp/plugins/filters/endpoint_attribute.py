@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
-from epp.interfaces.endpoint import Candidates, Floats
+from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.plugins.endpoint_numbers import number_key, numbers_of
@@ -81,6 +81,7 @@ class EndpointAttributeFilter:
         self._key = number_key(params.attribute, params.producer, "attribute")
         self._compare = OPERATORS[params.algorithm.threshold.operator]
         self._value = params.algorithm.threshold.value
+        self._wanted = f"{params.algorithm.threshold.operator} {self._value:g}"
         self._keeps_missing = params.on_missing == "Pass"
         self._fallback = params.fallback_on_empty
         self.consumes: Sequence[DataKey[Any]] = (self._key,)
@@ -93,3 +94,9 @@ class EndpointAttributeFilter:
         if self._fallback and not keep.any():
             return candidates
         return candidates.where(keep)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """The number that does not compare as wanted."""
+        number = float(numbers_of(self._key, candidates)[candidates.slots == endpoint.slot][0])
+        key = self._key.type_name
+        return f"has no {key}" if math.isnan(number) else f"{key} is {number:g}, wanted {self._wanted}"

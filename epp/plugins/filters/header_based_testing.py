@@ -13,7 +13,7 @@ import numpy as np
 
 from dataplane.headers import TEST_SELECTION
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
-from epp.interfaces.endpoint import Candidates
+from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 
@@ -42,3 +42,7 @@ class HeaderBasedTestingFilter:
         order = np.array(list(positions), dtype=np.intp)
         rows = [candidates.endpoints[position] for position in positions]
         return Candidates(candidates.table, candidates.slots[order], rows)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """That the header does not name it."""
+        return f"not named in {TEST_SELECTION}"

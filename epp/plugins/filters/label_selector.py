@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dataplane.plugin.base import PluginInfo, TypedName
-from epp.interfaces.endpoint import Candidates
+from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
-from epp.plugins.endpoint_facts import SpecFilter
+from epp.plugins.endpoint_facts import SpecFilter, shown_label
 from epp.plugins.selectors import LabelSelector
 
 
@@ -27,6 +27,7 @@ class LabelSelectorFilter:
 
     def __init__(self, name: TypedName, params: LabelSelectorParams, handle: Handle) -> None:
         self.name = name
+        self._selector = params
         matches = params.test()
         self._filter = SpecFilter(lambda spec: matches(spec.labels))
         self.warnings = ["the selector is empty and keeps every endpoint"] if params.is_empty else []
@@ -34,3 +35,7 @@ class LabelSelectorFilter:
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """The matching endpoints."""
         return self._filter.kept(candidates)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """The label that does not meet a requirement."""
+        return shown_label(endpoint.spec, self._selector.unmet(endpoint.spec.labels))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
 from epp.interfaces.attributes import INFLIGHT_LOAD, PREFIX_MATCH, aligned, produced_by
-from epp.interfaces.endpoint import Candidates
+from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 
@@ -102,6 +102,12 @@ class PrefixCacheAffinityFilter:
         if self._max_penalty_ms and self._penalty_ms(request, candidates, sticky) > self._max_penalty_ms:
             return candidates
         return candidates.where(sticky)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """How little of the prompt it holds."""
+        match = request.get(self._match)
+        held = 0.0 if match is None else match.held_tokens(endpoint) / (match.total * match.block_size)
+        return f"holds {held:.0%} of the prompt, others at least {self._threshold:.0%}"
 
     def _penalty_ms(
         self, request: InferenceRequest, candidates: Candidates, sticky: NDArray[np.bool_]

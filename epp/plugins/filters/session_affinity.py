@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dataplane.plugin.base import PluginInfo, Stability
-from epp.interfaces.endpoint import Candidates
+from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.request import InferenceRequest
 from epp.plugins.session_affinity import SessionAffinity, SessionAffinityParams
 
@@ -25,3 +25,8 @@ class SessionAffinityFilter(SessionAffinity):
             return candidates
         keep = candidates.slots == endpoint.slot
         return candidates.where(keep) if keep.any() else candidates
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """Where the session is instead."""
+        pinned = self.pinned(request)
+        return "" if pinned is None else f"the session is on {pinned.spec.id}"

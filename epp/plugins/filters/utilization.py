@@ -18,7 +18,7 @@ import numpy as np
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.attributes import ENGINE_METRICS, INFLIGHT_LOAD, aligned, produced_by
-from epp.interfaces.endpoint import Candidates, Floats
+from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 
@@ -74,7 +74,7 @@ class UtilizationFilter:
         for condition in params.conditions:
             limits[condition.metric] = min(condition.max_value, limits.get(condition.metric, math.inf))
         self._max_active = limits.pop(ACTIVE_REQUESTS, None)
-        self._measured = [(MEASURED[metric], limit) for metric, limit in limits.items()]
+        self._measured = [(metric, MEASURED[metric], limit) for metric, limit in limits.items()]
         self.consumes: Sequence[DataKey[Any]] = (
             *((self._load,) if self._max_active is not None else ()),
             *((ENGINE_METRICS,) if self._measured else ()),
@@ -91,8 +91,20 @@ class UtilizationFilter:
         load = request.get(self._load)
         if self._max_active is not None and load is not None:
             keep &= aligned(load.requests, load.candidates, candidates) <= self._max_active
-        for values, limit in self._measured:
+        for _, values, limit in self._measured:
             keep &= values(candidates) <= limit
         if self._fallback and not keep.any():
             return candidates
         return candidates.where(keep)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """Every limit that it exceeds."""
+        alone = candidates.where(candidates.slots == endpoint.slot)
+        load = request.get(self._load)
+        figures = [(metric, float(values(alone)[0]), limit) for metric, values, limit in self._measured]
+        if self._max_active is not None and load is not None:
+            active = float(aligned(load.requests, load.candidates, alone)[0])
+            figures.append((ACTIVE_REQUESTS, active, self._max_active))
+        return ", ".join(
+            f"{metric} {value:g} > {limit:g}" for metric, value, limit in figures if value > limit
+        )

@@ -18,12 +18,12 @@ import numpy as np
 
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
-from epp.interfaces.endpoint import Candidates, EndpointSpec, Slots
+from epp.interfaces.endpoint import Candidates, Endpoint, EndpointSpec, Slots
 from epp.interfaces.handle import Handle
 from epp.interfaces.numbers import Histogram
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.request_control import ResponseHead
-from epp.plugins.endpoint_facts import SlotsByLabel
+from epp.plugins.endpoint_facts import SlotsByLabel, shown_label
 from epp.plugins.selectors import parse_selector
 
 NO_MATCH: Final = "disaggregatedset_strict_header_no_match_total"
@@ -137,6 +137,7 @@ class RolloutScreener:
         self._mode = gating.mode
         self._roles = list(gating.roles)
         self._role_key = gating.role_label_key
+        self._revision_key = gating.revision_label_key
         in_scope = parse_selector(params.scope.label_selector).test()
 
         def counts(spec: EndpointSpec) -> bool:
@@ -162,6 +163,18 @@ class RolloutScreener:
                     self._unmatched[name] += 1
                     return candidates
         return candidates if self._mode == "disabled" else self._one_revision(candidates)
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """The label that a strict header wanted otherwise, else the revision."""
+        for selector, header in self._selectors:
+            wanted = request.headers.get(header)
+            if (
+                selector.mode == "strict"
+                and wanted
+                and endpoint.spec.labels.get(selector.label_key) != wanted
+            ):
+                return f"{shown_label(endpoint.spec, selector.label_key)}, {header} wants {wanted[:60]!r}"
+        return f"{shown_label(endpoint.spec, self._revision_key)}, another revision was drawn"
 
     def _one_revision(self, candidates: Candidates) -> Candidates:
         """The endpoints of a revision drawn among those with a share and an endpoint here; perhaps none."""
