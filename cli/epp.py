@@ -6,11 +6,15 @@ same table for its help, and hands every word on as it came.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from cli.arguments import Parser, Subparsers
 from dataplane.errors import ConfigError
 from epp.options import FLAGS, parse_args
+
+if TYPE_CHECKING:
+    from dataplane.plugin.registry import PluginRegistry
 
 DESCRIPTION = """Run an Endpoint Picker for one pool: an ext_proc service that names, for each request, the
 model server that already holds most of the prompt in its KV cache and has room.
@@ -26,12 +30,16 @@ def add_parser(subparsers: Subparsers) -> None:
         text = argparse.SUPPRESS if flag.removed else f"{flag.help}{default}"
         parser.add_argument(f"--{flag.name}", metavar=str(flag.kind).upper(), help=text.replace("%", "%%"))
 
-    parser.epilog = "'pointsman epp validate FILE...' checks configurations without running anything."
+    parser.epilog = (
+        "'pointsman epp validate FILE...' checks configurations without running anything; "
+        "'pointsman epp schema' prints their JSON schema."
+    )
 
     def hand_on(args: Sequence[str] | None, _: object = None) -> tuple[argparse.Namespace, list[str]]:
         words = list(args or ())
-        if words[:1] == ["validate"]:
-            return argparse.Namespace(run=run_validate, **vars(validate_parser().parse_args(words[1:]))), []
+        if words and words[0] in ACTIONS:
+            own_parser, own_run = ACTIONS[words[0]]
+            return argparse.Namespace(run=own_run, **vars(own_parser().parse_args(words[1:]))), []
         if any(word in {"-h", "--help"} for word in words):
             show_help(parser)
         return argparse.Namespace(run=run, words=words), []
@@ -56,19 +64,72 @@ def validate_parser() -> Parser:
     parser.add_argument(
         "--allow-experimental-plugins", action="store_true", help="accept plugins of Alpha stability"
     )
+    _add_external_plugins(parser)
     return parser
 
 
+def schema_parser() -> Parser:
+    """Arguments of `pointsman epp schema`."""
+    parser = Parser(
+        prog="pointsman epp schema",
+        description="Print the JSON Schema of an EndpointPickerConfig with the parameters of every plugin.",
+    )
+    _add_external_plugins(parser)
+    return parser
+
+
+def _add_external_plugins(parser: Parser) -> None:
+    parser.add_argument(
+        "--external-plugins",
+        choices=("true", "false"),
+        default="true",
+        help="whether plugins of installed packages are known (default true)",
+    )
+
+
+def _registry(args: argparse.Namespace) -> "PluginRegistry | None":
+    """The plugin types to judge by; None after saying which installed package is broken."""
+    from epp.graph.registry import plugin_registry
+
+    try:
+        return plugin_registry(external=args.external_plugins == "true").registry
+    except ConfigError as error:
+        sys.stderr.write(f"pointsman epp: error: {error}\n")
+        return None
+
+
 def run_validate(args: argparse.Namespace) -> int:
-    """Check the files; return 0 when all are accepted, else 1."""
+    """Check the files; return 0 when all are accepted, 1 when not, 2 when an installed package is broken."""
     from epp.validate import validate  # the help needs none of what checking needs
 
+    registry = _registry(args)
+    if registry is None:
+        return 2
     return validate(
         args.files,
         sys.stdout,
         show_defaults=args.show_defaults,
         allow_experimental=args.allow_experimental_plugins,
+        registry=registry,
     )
+
+
+def run_schema(args: argparse.Namespace) -> int:
+    """Print the schema; return 0, or 2 when an installed package is broken."""
+    from epp.config_schema import print_schema
+
+    registry = _registry(args)
+    if registry is None:
+        return 2
+    sys.stdout.write(print_schema(registry))
+    return 0
+
+
+ACTIONS: Final[Mapping[str, tuple[Callable[[], Parser], Callable[[argparse.Namespace], int]]]] = {
+    "validate": (validate_parser, run_validate),
+    "schema": (schema_parser, run_schema),
+}
+"""What `pointsman epp` does besides serving: arguments and function of each word."""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -42,6 +42,7 @@ from epp.datalayer.report import describe_endpoints
 from epp.decisions import DecisionLog
 from epp.explain.policy import ExplainPolicy
 from epp.graph import PluginGraph, load_graph
+from epp.graph.registry import plugin_registry
 from epp.handler import PickerHandler
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
@@ -127,6 +128,7 @@ class Picker:
 
     def __init__(self, options: EppOptions) -> None:
         self.options = options
+        self.registry, self.packages = plugin_registry(external=options.external_plugins)
         self.table = EndpointTable()
         self.metrics = EppMetrics(
             self.table,
@@ -167,7 +169,12 @@ class Picker:
         self.admin = AdminServer(options.metrics_host, options.metrics_port, self._pages())
 
     def _load(self, text: bytes) -> PluginGraph:
-        return load_graph(text, self.handle, allow_experimental=self.options.allow_experimental_plugins)
+        return load_graph(
+            text,
+            self.handle,
+            allow_experimental=self.options.allow_experimental_plugins,
+            registry=self.registry,
+        )
 
     async def _apply(self, text: bytes, revision: str) -> None:
         """Put a configuration in the place of the running one. ``ConfigError``: nothing has changed."""
@@ -236,6 +243,7 @@ class Picker:
                 "reload": self.reloader.describe(),
                 "config": msgspec.to_builtins(self.current.graph.config),
                 "plugins": {n: plugin.name.type for n, plugin in self.current.graph.instances.items()},
+                "installedPlugins": self.packages,
                 "warnings": list(self.current.graph.warnings),
                 "flags": self.options.shown(),
             },
@@ -247,6 +255,8 @@ class Picker:
         """Bring everything up; on failure nothing stays up. ``ConfigError`` for what an operator can mend."""
         for warning in (*self.options.warnings, *self.current.graph.warnings):
             log.warning("%s", warning)
+        for plugin_type, package in self.packages.items():
+            log.info("plugin %s comes from the installed package %s", plugin_type, package)
         try:
             await self.current.discovery.load()
             await self.admin.start()

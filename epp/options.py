@@ -77,6 +77,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("watch-config", Kind.SWITCH, "true", "take a changed --config-file without a restart"),
     Flag("endpoints-file", Kind.TEXT, "", "file with the endpoints, watched; instead of dataLayer.discovery"),
     Flag("allow-experimental-plugins", Kind.SWITCH, "false", "accept plugins of Alpha stability"),
+    Flag("external-plugins", Kind.SWITCH, "true", "load the plugins of installed packages"),
     Flag("ha-enable-leader-election", Kind.SWITCH, "false", "leader election; refused, not in this build"),
     Flag("drain-timeout", Kind.DURATION, "30s", "how long running streams may finish after SIGTERM"),
     Flag("request-timeout", Kind.DURATION, "60s", "deadline of the request phase; over it 504"),
@@ -142,6 +143,7 @@ class EppOptions:
     watch_config: bool = True
     endpoints_file: str = ""
     allow_experimental_plugins: bool = False
+    external_plugins: bool = True
     drain_timeout: float = 30.0
     request_timeout: float = 60.0
     max_request_body: int = 16 << 20

@@ -14,7 +14,9 @@ import yaml
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
 from dataplane.files import read_regular_file
+from dataplane.plugin.registry import PluginRegistry
 from epp.graph import PluginGraph, load_graph
+from epp.graph.registry import REGISTRY
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 
@@ -24,14 +26,21 @@ INVALID: Final = 1
 
 
 def validate(
-    files: Sequence[str], out: TextIO, *, show_defaults: bool = False, allow_experimental: bool = False
+    files: Sequence[str],
+    out: TextIO,
+    *,
+    show_defaults: bool = False,
+    allow_experimental: bool = False,
+    registry: PluginRegistry = REGISTRY,
 ) -> int:
     """Check each file and say what was found. Returns 0 when all are accepted, else 1."""
     outcome = VALID
     for name in files:
         try:
             text = read_regular_file(name, MAX_CONFIG_BYTES, path="")
-            graph = load_graph(text, Handle(EndpointTable()), allow_experimental=allow_experimental)
+            graph = load_graph(
+                text, Handle(EndpointTable()), allow_experimental=allow_experimental, registry=registry
+            )
         except ConfigErrors as errors:
             outcome = INVALID
             out.writelines(f"{name}: error: {error}\n" for error in errors.errors)

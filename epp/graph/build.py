@@ -21,6 +21,7 @@ from epp.graph.model import PluginGraph
 from epp.graph.parser_table import ParserTable
 from epp.graph.producers import create_missing, in_order
 from epp.graph.profiles import DEFAULT_PROFILE, build_profiles, find_handler
+from epp.graph.registry import REGISTRY
 from epp.graph.unused import warn_of_unused
 from epp.interfaces.data_layer import EndpointExtractor
 from epp.interfaces.handle import Handle
@@ -35,11 +36,6 @@ from epp.interfaces.request_control import (
     ResponseObserver,
     Screener,
 )
-from epp.plugins.absent import ABSENT
-from epp.plugins.catalog import ALIASES, BUILTIN
-
-REGISTRY: Final = PluginRegistry(BUILTIN, ALIASES, ABSENT)
-"""The built-in plugins."""
 
 DEFAULT_PARSERS: Final = ("openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser")
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
-from epp.graph.build import REGISTRY
+from epp.graph.registry import REGISTRY
 from epp.interfaces.data_layer import DiscoveredSet, Extractor, Measurements
 from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.handle import Handle

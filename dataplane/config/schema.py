@@ -1,0 +1,152 @@
+"""JSON Schema (draft 7, which editors understand best) of the structs that configuration is decoded into.
+
+Mirrors ``dataplane.config.decode``: what the schema refuses the decoder refuses too. The decoder refuses
+more, because structs check how values fit together and documents name plugins. Descriptions are the
+docstrings of classes and fields.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from typing import Any, Final
+
+import msgspec
+
+from dataplane.config.decode import Duration, Quantity
+from dataplane.config.docstrings import class_doc, field_docs
+
+DRAFT: Final = "http://json-schema.org/draft-07/schema#"
+
+Schema = dict[str, Any]
+
+_DURATION: Final[Schema] = {
+    "anyOf": [
+        {
+            "type": "string",
+            "pattern": "^[-+]?(0|(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)$",
+        },
+        {"const": 0},
+    ]
+}
+_QUANTITY: Final[Schema] = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {
+            "type": "string",
+            "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE]\\+?[0-9]{1,2})?B?$",
+        },
+    ]
+}
+_SCALARS: Final[dict[Any, Schema]] = {
+    Any: {},
+    bool: {"type": "boolean"},
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    dict: {"type": "object"},
+    list: {"type": "array"},
+    types.NoneType: {"type": "null"},
+    Duration: _DURATION,
+    Quantity: _QUANTITY,
+}
+_BOUNDS: Final = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "pattern": "pattern",
+}
+_DEPRECATED: Final = ("Deprecated", "Another name")
+"""How the text of a field begins that is accepted for old files only."""
+
+
+def struct_schema(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
+    """The schema of one struct, its class's own text as description.
+
+    Structs below it are put into ``definitions`` under their class names and referred to.
+    """
+    hints = typing.get_type_hints(kind, include_extras=True)
+    docs = field_docs(kind)
+    properties: dict[str, Schema] = {}
+    required: list[str] = []
+    for field in msgspec.structs.fields(kind):
+        schema = dict(type_schema(hints[field.name], definitions))
+        text = docs.get(field.name, "")
+        if text:
+            schema = {"allOf": [schema]} if "$ref" in schema else schema
+            schema["description"] = text
+        if text.startswith(_DEPRECATED):
+            schema["deprecated"] = True
+        if _is_plain(field.default) and field.default is not None:
+            schema["default"] = field.default
+        properties[field.encode_name] = schema
+        if field.required:
+            required.append(field.encode_name)
+    result: Schema = {
+        "type": "object" if required else ["object", "null"],
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    if text := class_doc(kind):
+        result["description"] = text
+    if required:
+        result["required"] = required
+    return result
+
+
+def type_schema(hint: Any, definitions: dict[str, Schema]) -> Schema:
+    """The schema of an annotated type. ``TypeError`` for one that configuration has no notation for."""
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _bounded(dict(type_schema(args[0], definitions)), args[1:])
+    if origin is typing.Literal:
+        return {"enum": list(args)}
+    if origin in (types.UnionType, typing.Union):
+        return _union([type_schema(arg, definitions) for arg in args])
+    if origin in (list, tuple, set, frozenset):
+        return {"type": "array", "items": type_schema(args[0], definitions)}
+    if origin is dict:
+        values = type_schema(args[1], definitions)
+        return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {"enum": [member.value for member in hint]}
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        name = hint.__name__
+        if name not in definitions:
+            definitions[name] = {}  # a struct that contains itself refers to this place
+            definitions[name] = struct_schema(hint, definitions)
+        return {"$ref": f"#/definitions/{name}"}
+    raise TypeError(f"{hint!r} has no JSON schema")
+
+
+def _union(members: list[Schema]) -> Schema:
+    """One of several; plain types are merged, as in ``type: [string, null]``."""
+    if all(isinstance(member.get("type"), str) for member in members):
+        merged: Schema = {}
+        for member in members:
+            merged |= {key: value for key, value in member.items() if key != "type"}
+        return merged | {"type": [member["type"] for member in members]}
+    return {"anyOf": members}
+
+
+def _bounded(schema: Schema, metas: tuple[Any, ...]) -> Schema:
+    for meta in metas:
+        if not isinstance(meta, msgspec.Meta):
+            continue
+        for name, keyword in _BOUNDS.items():
+            if (value := getattr(meta, name)) is not None:
+                schema[keyword] = value
+        unit = {"array": "Items", "object": "Properties"}.get(schema.get("type", ""), "Length")
+        for name, keyword in (("min_length", "min"), ("max_length", "max")):
+            if (value := getattr(meta, name)) is not None:
+                schema[f"{keyword}{unit}"] = value
+    return schema
+
+
+def _is_plain(default: Any) -> bool:
+    return isinstance(default, bool | int | float | str) or default is None
