@@ -35,6 +35,7 @@ from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import ResponseSummary
 from epp.metrics import EppMetrics
+from epp.resilience.guard import Guard
 from simulator.tokenizer import TOKEN_BYTES
 
 GROUPS = 32
@@ -118,7 +119,9 @@ class Decisions:
             address = f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}"
             self.table.add(EndpointSpec(f"replica-{index}", "default", address, 8000))
         graph = load_graph(json.dumps(default_config(None)), Handle(self.table, rng=self.random))
-        self.director = Director(self.table, graph, EppMetrics(self.table, "bench"), SYSTEM_CLOCK)
+        metrics = EppMetrics(self.table, "bench")
+        guard = Guard(self.table, SYSTEM_CLOCK, self.random, metrics.numbers, graph.config.resilience)
+        self.director = Director(self.table, graph, metrics, SYSTEM_CLOCK, guard=guard)
         requests = self.build_requests(prompt_tokens)
         self.body_bytes = len(requests[0].body or b"")
         self.requests = itertools.cycle(requests)

@@ -59,6 +59,9 @@ KV_CACHE_SOURCE: Final = "x-kv-cache-source-host-port"
 TEST_SELECTION: Final = "test-epp-endpoint-selection"
 TEST_SERVED: Final = "x-conformance-test-served-endpoint"
 
+ENVOY_OVERLOADED: Final = "x-envoy-overloaded"
+"""Set by Envoy on an answer of its own when one of its limits is reached."""
+
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 EXPLAIN: Final = "x-pointsman-explain"
 """On a request: trace its decision. On the response: the decision in one line."""

@@ -50,6 +50,7 @@ from epp.metrics import EppMetrics
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
 from epp.reload import Reloader, revision_of
+from epp.resilience.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -140,11 +141,13 @@ class Picker:
         self.health = HealthState((ENDPOINTS_KNOWN,))
         self.handle = Handle(self.table, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, no secret
         self.objects = ObjectHolder()
-        self.assembler = Assembler(options, self.handle, self.metrics, self.objects)
+        self.guard = Guard(self.table, SYSTEM_CLOCK, self.handle.rng, self.metrics.numbers)
+        self.assembler = Assembler(options, self.handle, self.metrics, self.objects, self.guard)
         text = read_config(options)
         revision = revision_of(text)
         self.current = self.assembler.assemble(self._load(text), revision, None)
         self.assembler.connect(self.current)
+        self.guard.configure(self.current.graph.config.resilience)
         self.reloader = Reloader(lambda: read_config(options), self._apply, revision, self.metrics.numbers)
         self.handler = PickerHandler(
             self.current.director,
@@ -183,6 +186,7 @@ class Picker:
         new = self.assembler.assemble(graph, revision, old)
         found = None if new.discovery is old.discovery else await new.discovery.read()
         bequeath(old.graph, graph)
+        self.guard.configure(graph.config.resilience)
         self.assembler.connect(new)
         if found is not None:
             new.discovery.apply(found)
@@ -237,6 +241,7 @@ class Picker:
                 limit,
                 self.current.scraper.problem,
                 self.current.discovery.problems,
+                self.guard.describe,
             ),
             plugins=lambda: self.current.graph.instances,
             config=lambda: {

@@ -29,6 +29,7 @@ from epp.metrics import EppMetrics, PrefixIndex
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
 from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
+from epp.resilience.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +60,14 @@ class Assembler:
     """Builds assemblies for one picker."""
 
     def __init__(
-        self, options: EppOptions, handle: Handle, metrics: EppMetrics, objects: ObjectHolder
+        self,
+        options: EppOptions,
+        handle: Handle,
+        metrics: EppMetrics,
+        objects: ObjectHolder,
+        guard: Guard,
     ) -> None:
+        self._guard = guard
         self._options = options
         self._handle = handle
         self._metrics = metrics
@@ -91,6 +98,7 @@ class Assembler:
             objects=self._objects,
             use_subset=not options.disable_endpoint_subset_filter,
             revision=revision,
+            guard=self._guard,
         )
         notifier = EndpointNotifier(table, graph.endpoint_extractors)
         return Assembly(graph, revision, director, scraper, discovery, notifier)
@@ -101,6 +109,7 @@ class Assembler:
             assembly.scraper,
             assembly.notifier,
             self._metrics,
+            self._guard,
             *assembly.graph.endpoint_observers,
         ]
         assembly.discovery.observe_with(observers)

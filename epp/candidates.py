@@ -5,7 +5,8 @@ string that header-to-metadata filters produce. A bare IP means all its ports. K
 key present: only what it names, so an empty or unmatched hint leaves nobody.
 
 An endpoint whose server is known to be gone (its port refuses connections) is no candidate while another one
-is left: discovery may take a while to hear of it, and a dead server looks idle.
+is left: discovery may take a while to hear of it, and a dead server looks idle. Nor is one that is ejected
+because it fails requests.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from dataplane.headers import DESTINATION_ENDPOINT_SUBSET, SUBSET_NAMESPACE
 from epp.interfaces.endpoint import Candidates, EndpointTable
 
 
-def locate(table: EndpointTable, metadata: Metadata | None) -> Candidates:
+def locate(table: EndpointTable, metadata: Metadata | None, *, ejected_too: bool = False) -> Candidates:
     """Candidates of a request with this metadata."""
-    return _named(table, metadata).present()
+    return _named(table, metadata).present(ejected_too=ejected_too)
 
 
 def common(candidates: Candidates, kept: Sequence[Candidates]) -> Candidates:

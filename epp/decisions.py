@@ -68,7 +68,7 @@ class DecisionRecord(msgspec.Struct):
         """Addresses of the destination, in order of preference."""
         if self.trace is not None:
             return [spec.key for spec in self.trace.destination]
-        return [] if self.result is None else [endpoint.key for endpoint in self.result.endpoints]
+        return [] if self.result is None else [endpoint.key for endpoint in self.result.destinations]
 
 
 class DecisionQuery(msgspec.Struct, frozen=True):

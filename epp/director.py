@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from dataplane.clock import Clock
 from dataplane.errors import RequestError, ResourceExhaustedError, ServiceUnavailableError
+from dataplane.extproc.events import Metadata
 from dataplane.extproc.exchange import HttpRequest, HttpResponse
 from dataplane.headers import (
     CONTROL_HEADERS,
@@ -35,6 +36,7 @@ from epp.interfaces.request_control import Parser, ResponseHead, ResponseHeaderP
 from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
 from epp.objects.snapshot import ObjectHolder
+from epp.resilience.guard import Guard, Trials
 from epp.scheduling.profile import recorder
 from epp.scheduling.scheduler import Scheduler
 
@@ -50,7 +52,7 @@ FAILURE_LOG_INTERVAL_S: Final = 10.0
 class Admitted:
     """A decided request: where it goes, what is booked for it, and headers that plugins set."""
 
-    __slots__ = ("booking", "parser", "prefill_booking", "request", "result", "set_headers")
+    __slots__ = ("booking", "parser", "prefill_booking", "request", "result", "set_headers", "trials")
 
     def __init__(
         self,
@@ -68,6 +70,8 @@ class Admitted:
         self.set_headers = set_headers
         self.prefill_booking = prefill_booking
         """What is booked where another endpoint computes the prompt; None when that is done or not so."""
+        self.trials: Trials = ()
+        """Endpoints of which the outcome of this request says whether they are back."""
 
 
 class Director:
@@ -83,6 +87,7 @@ class Director:
         objects: ObjectHolder | None = None,
         use_subset: bool = True,
         revision: str = "",
+        guard: Guard | None = None,
     ) -> None:
         self.revision = revision
         """Names the configuration that decides here."""
@@ -93,7 +98,13 @@ class Director:
         self._objects = objects or ObjectHolder()
         self._use_subset = use_subset
         timings = metrics.plugin_timings
-        self._scheduler = Scheduler(graph, timings=timings)
+        self._guard = guard
+        resilience = graph.config.resilience
+        self._named_endpoints = resilience.fallback_endpoints if guard is not None else 1
+        slow_start = guard.slow_start if guard is not None and resilience.slow_start.enabled else None
+        self._scheduler = Scheduler(
+            graph, timings=timings, hold_back=slow_start.hold_back if slow_start is not None else None
+        )
         self._read_headers = [
             (p.process_request_headers, recorder(timings, "RequestHeaderProcessor", p))
             for p in graph.request_header_processors
@@ -142,20 +153,15 @@ class Director:
         After a ``RequestError`` nothing is booked.
         """
         request.stage = "candidates"
-        trace = request.trace
-        candidates = locate(self.table, http.metadata if self._use_subset else None)
+        trace, guard, hint = request.trace, self._guard, http.metadata if self._use_subset else None
+        if guard is not None:
+            guard.begin()
+        candidates = locate(self.table, hint)
         if trace is not None:
             trace.located(self.table, candidates, self._clock())
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
-        if self._screeners:
-            request.stage = "screening"
-            candidates = self._screen(request, candidates)
-        request.stage = "data producers"
-        for produce, record in self._produce:
-            start = perf_counter()
-            produce(request, candidates)
-            record(perf_counter() - start)
+        candidates = self._prepare_data(request, candidates)
         request.stage = "admission"
         for (admit, record), plugin in zip(self._admitters, self.graph.admitters, strict=True):
             start = perf_counter()
@@ -166,7 +172,12 @@ class Director:
             if denial is not None:
                 raise ResourceExhaustedError(f"request cannot be admitted: {denial}")
         request.stage = "scheduling"
-        result = self._schedule(request, candidates)
+        try:
+            result = self._schedule(request, candidates)
+        except ResourceExhaustedError:
+            if not self.table.barred:
+                raise
+            result = self._schedule_among_all(request, hint)
         if wants_only_cached(request.headers):
             request.stage = "conditional decode"
             self._conditional.check(request, result)
@@ -175,7 +186,31 @@ class Director:
         booking = self.table.book(result.endpoints[0])
         prefill = result.prefill_endpoint
         prefill_booking = None if prefill is None else self.table.book(prefill)
-        return Admitted(request, parser, result, booking, set_headers, prefill_booking)
+        admitted = Admitted(request, parser, result, booking, set_headers, prefill_booking)
+        if guard is not None:
+            admitted.trials = guard.sent(result)
+        return admitted
+
+    def _prepare_data(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
+        """Screen the candidates and let data be produced for those that are left."""
+        if self._screeners:
+            request.stage = "screening"
+            candidates = self._screen(request, candidates)
+        request.stage = "data producers"
+        for produce, record in self._produce:
+            start = perf_counter()
+            produce(request, candidates)
+            record(perf_counter() - start)
+        return candidates
+
+    def _schedule_among_all(self, request: InferenceRequest, hint: Metadata | None) -> SchedulingResult:
+        """All endpoints of the kind that the request needs are ejected: better a doubtful one than none."""
+        candidates = locate(self.table, hint, ejected_too=True)
+        if request.trace is not None:
+            request.trace.located(self.table, candidates, self._clock())
+        candidates = self._prepare_data(request, candidates)
+        request.stage = "scheduling"
+        return self._schedule(request, candidates)
 
     def _screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """What every screener keeps of the candidates. ``ServiceUnavailableError`` when that is nobody."""
@@ -201,6 +236,8 @@ class Director:
             if request.trace is not None:
                 request.trace.decided(request, candidates, self.graph.profiles, None)
             raise
+        if self._named_endpoints > 1 and self._guard is not None:
+            result.fallbacks = self._guard.runners_up(result, self._named_endpoints)
         self._metrics.scheduled(perf_counter() - start, request.target_model, result.endpoints[0])
         if request.trace is not None:
             request.trace.decided(request, candidates, self.graph.profiles, result)
@@ -228,6 +265,12 @@ class Director:
         if served is not None and served.slot != admitted.booking.slot:
             self.table.release(admitted.booking)
             admitted.booking = self.table.book(served)
+
+    def answered(self, admitted: Admitted, response: HttpResponse, served: str) -> None:
+        """Response headers have come, and Envoy may have said who served: endpoints are judged by that."""
+        if self._guard is not None:
+            trials, admitted.trials = admitted.trials, ()
+            self._guard.answered(admitted.result, trials, response.status, served, response.headers)
 
     def response_headers(
         self, admitted: Admitted, response: HttpResponse, served: str
@@ -271,6 +314,8 @@ class Director:
         """The response is over: release the booking and tell the plugins. Exactly once per admission."""
         self.table.release(admitted.booking)
         self._release_prefill(admitted)
+        if admitted.trials and self._guard is not None:
+            self._guard.unanswered(admitted.trials)
         self.tell_end(admitted.request, summary)
 
     def _release_prefill(self, admitted: Admitted) -> None:

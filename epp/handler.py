@@ -70,7 +70,7 @@ class PickerHandler:
 
     def answer(self, admitted: Admitted) -> Proceed:
         """Destination in header and metadata, byte-identical, and what must not reach the model server."""
-        endpoints = admitted.result.endpoints
+        endpoints = admitted.result.destinations
         destination = endpoints[0].key if len(endpoints) == 1 else ",".join(e.key for e in endpoints)
         destination = admitted.set_headers.get(DESTINATION_ENDPOINT, destination)
         request = admitted.request
@@ -224,6 +224,7 @@ class PickerExchange:
         admitted = self._admitted
         if admitted is not None:
             self._note_served(admitted, response)
+            self._director.answered(admitted, response, summary.served)
             self._choose_reader(admitted, response.status)
         stale = response.headers.present(CONTROL_HEADERS)
         added: list[tuple[str, bytes]] = []

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from dataplane.config.decode import Duration, Quantity
+from dataplane.config.resilience import ResilienceSpec
 
 
 class Section(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -175,6 +176,8 @@ class EndpointPickerConfig(Section, frozen=True):
     """Used with the feature gate ``flowControl`` only."""
     request_handler: RequestHandlerSpec = msgspec.field(default_factory=RequestHandlerSpec)
     """Parsers."""
+    resilience: ResilienceSpec = ResilienceSpec()
+    """Endpoints that fail or come back; an extension of the field's format."""
     saturation_detector: PluginRef | None = None
     """Deprecated: ``flowControl.saturationDetector``."""
     parser: PluginRef | None = None

@@ -18,8 +18,12 @@ def describe_endpoints(
     limit: int,
     problem: Callable[[Endpoint], str],
     discovery_problems: Sequence[str],
+    health: Callable[[Endpoint], dict[str, Any]],
 ) -> dict[str, Any]:
-    """JSON-able: the first ``limit`` rows by slot; ``problem`` says what is wrong with a row's metrics."""
+    """JSON-able: the first ``limit`` rows by slot.
+
+    ``problem`` says what is wrong with a row's metrics, ``health`` what its requests have shown.
+    """
     now = clock()
     rows = table.all().endpoints
     return {
@@ -27,7 +31,7 @@ def describe_endpoints(
         "fresh": len(table) - table.stale,
         "truncated": len(table) > limit,
         "discoveryProblems": list(discovery_problems),
-        "endpoints": [_row(table, row, now, problem(row)) for row in islice(rows, limit)],
+        "endpoints": [_row(table, row, now, problem(row)) | health(row) for row in islice(rows, limit)],
     }
 
 

@@ -38,6 +38,8 @@ FEW: Final = 16
 STALE_PENALTY: Final = 5.0
 """Waiting requests by which a row without fresh metrics looks busier than the busiest fresh one."""
 
+MOMENT_S: Final = 1e-9
+
 MAX_ENDPOINTS: Final = 20_000
 """Rows one table may hold; discovery refuses more."""
 
@@ -294,7 +296,7 @@ class EndpointTable:
     def warm_up(self, slot: int, now: float) -> None:
         """The endpoint begins to serve, or begins again."""
         self.warming += int(self.warm_since[slot] == 0)
-        self.warm_since[slot] = now
+        self.warm_since[slot] = max(now, MOMENT_S)  # 0 says that it is warm
 
     def warmed_up(self, before: float) -> None:
         """Endpoints that began before that moment are warm."""
@@ -382,13 +384,13 @@ class Candidates:
         narrowed._parent, narrowed._kept = self, keep
         return narrowed
 
-    def present(self) -> Candidates:
-        """Without the endpoints at which nobody listens and those ejected.
+    def present(self, *, ejected_too: bool = False) -> Candidates:
+        """Without the endpoints at which nobody listens and, unless ``ejected_too``, those ejected.
 
         When that would leave none, the ejected ones come back first, then the others.
         """
         table = self.table
-        if table.barred:
+        if table.barred and not ejected_too:
             keep = ~(table.gone[self.slots] | table.ejected[self.slots])
             if keep.any():
                 return self.where(keep)

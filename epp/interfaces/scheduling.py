@@ -124,14 +124,20 @@ class SchedulingResult(msgspec.Struct):
     """Stages that were wanted but found no endpoint."""
     prefill: str = ""
     """Profile whose endpoint computes the prompt for the destination; empty = the destination does."""
-
     encode: str = ""
     """Profile whose endpoints encode images, audio and video for the request; empty = nobody else does."""
+    fallbacks: Sequence[Endpoint] = ()
+    """Endpoints to name behind those picked, best first."""
 
     @property
     def endpoints(self) -> list[Endpoint]:
         """Destination endpoints in order of preference."""
         return self.results[self.primary].endpoints
+
+    @property
+    def destinations(self) -> list[Endpoint]:
+        """All endpoints that the proxy is told of, in order."""
+        return [*self.endpoints, *self.fallbacks] if self.fallbacks else self.endpoints
 
     @property
     def prefill_endpoint(self) -> Endpoint | None:

@@ -198,7 +198,8 @@ class DecisionTrace:
         self._failures: Mapping[str, RequestError] = {}
 
     def located(self, table: EndpointTable, candidates: Candidates, now: float) -> None:
-        """The request may go to ``candidates``."""
+        """The request may go to ``candidates``; what was decided among fewer before is void."""
+        self.profiles.clear()
         slots = table.all().slots
         self.pool, self.candidates, self.now = len(table), len(candidates), now
         self.gone, self.ejected = int(table.gone[slots].sum()), int(table.ejected[slots].sum())
@@ -255,7 +256,7 @@ class DecisionTrace:
                     traced.filters = _filter_steps(request, candidates, profile, error.filters)
             self.profiles.append(traced)
         if result is not None:
-            self.destination = [endpoint.spec for endpoint in result.endpoints]
+            self.destination = [endpoint.spec for endpoint in result.destinations]
             self.primary, self.prefill, self.decision = result.primary, result.prefill, result.decision
             self.left_out = list(result.left_out)
         self._partial, self._failures = {}, {}

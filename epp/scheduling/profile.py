@@ -24,6 +24,7 @@ from epp.interfaces.scheduling import (
     Picker,
     ProfileResult,
     Scorer,
+    ScorerCategory,
     ScorerTrace,
 )
 
@@ -34,6 +35,19 @@ PICKER_POINT: Final = "Picker"
 _ZERO: Final = np.zeros(())
 _ONE: Final = np.ones(())
 """Bounds as arrays: numpy converts plain numbers anew on every call."""
+
+
+class HoldBack(Protocol):
+    """Lowers the totals of some candidates before one is picked."""
+
+    def __call__(
+        self, candidates: Candidates, totals: Floats, scorers: Sequence[ScorerTrace], affine: Sequence[bool]
+    ) -> ScorerTrace | None:
+        """Change ``totals`` in place; the change as a trace of weight 1, None for none.
+
+        ``affine`` says which scorers are about affinity.
+        """
+        ...
 
 
 Record = Callable[[float], None]
@@ -61,8 +75,10 @@ class Profile:
     """A named filter-score-pick chain. Immutable; safe to share between decisions."""
 
     __slots__ = (
+        "_affine",
         "_few_steps",
         "_filter_steps",
+        "_hold_back",
         "_record_pick",
         "_score_steps",
         "filters",
@@ -78,11 +94,14 @@ class Profile:
         scorers: Sequence[tuple[str, Scorer, float]],
         picker: Picker,
         timings: PluginTimings | None = None,
+        hold_back: HoldBack | None = None,
     ) -> None:
         self.name = name
         self.filters = tuple(filters)
         self.scorers = tuple(scorers)
         self.picker = picker
+        self._hold_back = hold_back
+        self._affine = [plugin.category is ScorerCategory.AFFINITY for _, plugin, _ in self.scorers]
         self._filter_steps = [
             (name, plugin, recorder(timings, FILTER_POINT, plugin)) for name, plugin in self.filters
         ]
@@ -106,9 +125,9 @@ class Profile:
             ]
         self._record_pick = recorder(timings, PICKER_POINT, picker)
 
-    def timed(self, timings: PluginTimings | None) -> Profile:
-        """The same profile, reporting durations to ``timings``."""
-        return Profile(self.name, self.filters, self.scorers, self.picker, timings)
+    def timed(self, timings: PluginTimings | None, hold_back: HoldBack | None = None) -> Profile:
+        """The same profile, reporting durations to ``timings`` and holding warming endpoints back."""
+        return Profile(self.name, self.filters, self.scorers, self.picker, timings, hold_back)
 
     def run(self, request: InferenceRequest, candidates: Candidates) -> ProfileResult:
         """Filter, score and pick. ``FiltersDrainedError`` when the filters leave nobody."""
@@ -116,6 +135,10 @@ class Profile:
         if filters:
             candidates = filters[-1].left
         totals, scorers = self._score(request, candidates)
+        if self._hold_back is not None and candidates.table.warming and len(candidates) > 1:
+            held = self._hold_back(candidates, totals, scorers, self._affine)
+            if held is not None:
+                scorers.append(held)
         start = perf_counter()
         positions = self.picker.pick(request, candidates, totals)
         self._record_pick(perf_counter() - start)

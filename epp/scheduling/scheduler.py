@@ -20,7 +20,7 @@ from epp.interfaces.scheduling import (
     SchedulingProfile,
     SchedulingResult,
 )
-from epp.scheduling.profile import PluginTimings, Profile, recorder
+from epp.scheduling.profile import HoldBack, PluginTimings, Profile, recorder
 
 PROFILE_PICKER_POINT: Final = "ProfilePicker"
 PROCESS_RESULTS_POINT: Final = "ProcessProfilesResults"
@@ -41,12 +41,21 @@ class SchedulingPlugins(Protocol):
 
 
 class Scheduler:
-    """Schedules requests with one plugin graph. ``timings`` is told how long each plugin takes."""
+    """Schedules requests with one plugin graph. ``timings`` is told how long each plugin takes.
 
-    def __init__(self, graph: SchedulingPlugins, *, timings: PluginTimings | None = None) -> None:
+    ``hold_back`` lowers the totals of endpoints that are warming up.
+    """
+
+    def __init__(
+        self,
+        graph: SchedulingPlugins,
+        *,
+        timings: PluginTimings | None = None,
+        hold_back: HoldBack | None = None,
+    ) -> None:
         self._handler = graph.profile_handler
         self._profiles: dict[str, SchedulingProfile] = {
-            name: profile.timed(timings) for name, profile in graph.profiles.items()
+            name: profile.timed(timings, hold_back) for name, profile in graph.profiles.items()
         }
         self._record_next = recorder(timings, PROFILE_PICKER_POINT, self._handler)
         self._record_process = recorder(timings, PROCESS_RESULTS_POINT, self._handler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from dataplane.clock import SYSTEM_CLOCK, Clock
@@ -18,6 +19,7 @@ from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.metrics import EppMetrics
 from epp.objects.snapshot import ObjectHolder
+from epp.resilience.guard import Guard
 from tests.support.clock import ManualClock
 from tests.support.pool import make_table
 from tests.support.request_plugins import REQUEST_REGISTRY
@@ -37,7 +39,12 @@ class Rig:
         self.graph = graph_of(plugins, self.table, self.clock)
         self.metrics = EppMetrics(self.table, "pool")
         self.objects = ObjectHolder()
-        self.director = Director(self.table, self.graph, self.metrics, self.clock, objects=self.objects)
+        self.guard = Guard(
+            self.table, self.clock, random.Random(0), self.metrics.numbers, self.graph.config.resilience
+        )
+        self.director = Director(
+            self.table, self.graph, self.metrics, self.clock, objects=self.objects, guard=self.guard
+        )
         self.decisions = DecisionLog(10)
         self.handler = PickerHandler(self.director, self.metrics, self.decisions, self.clock, explain=explain)
 

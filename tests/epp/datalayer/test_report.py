@@ -32,7 +32,9 @@ def test_the_table_is_described_with_age_and_problems():
     table.end_scrape(fresh.slot, 99.5)
     table.annotate(fresh, DataKey("Heat", "thermometer"), 21)
     table.annotate(fresh, TOPOLOGY.by("t"), Topology(**HERE))
-    shown = describe_endpoints(table, lambda: 100.0, 10, lambda row: f"{row.spec.name}?", ["bad"])
+    shown = describe_endpoints(
+        table, lambda: 100.0, 10, lambda row: f"{row.spec.name}?", ["bad"], lambda row: {"share": 1.0}
+    )
     assert shown == {
         "total": 2,
         "fresh": 1,
@@ -65,6 +67,7 @@ def test_the_table_is_described_with_age_and_problems():
                 "waitingModels": [],
                 "maxActiveModels": 0,
                 "attributes": {"Heat/thermometer": 21.0, "Topology/t": dict(HERE)},
+                "share": 1.0,
             },
             {
                 "name": "b",
@@ -92,7 +95,8 @@ def test_the_table_is_described_with_age_and_problems():
                 "waitingModels": [],
                 "maxActiveModels": 0,
                 "attributes": {},
+                "share": 1.0,
             },
         ],
     }
-    assert describe_endpoints(table, lambda: 100.0, 1, lambda _: "", [])["truncated"]
+    assert describe_endpoints(table, lambda: 100.0, 1, lambda _: "", [], lambda _: {})["truncated"]

@@ -164,7 +164,8 @@ flowControl: {saturationDetector: {pluginRef: all-filter}}
     ) == [
         (
             "extra: unknown field; known here: apiVersion, kind, featureGates, plugins, schedulingProfiles, "
-            "dataLayer, flowControl, requestHandler, saturationDetector, parser, scheduler"
+            "dataLayer, flowControl, requestHandler, resilience, saturationDetector, parser, "
+            "scheduler"
         ),
         "schedulingProfiles[0].plugins[3]: the entry is missing a 'pluginRef'",
         "dataLayer.peerDiscovery: this build has no peer discovery plugin; remove it",
