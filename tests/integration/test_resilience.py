@@ -1,0 +1,204 @@
+"""Endpoints that fail, through a real Envoy: left out, brought back, and stood in for by those named next."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cli.local.config import parse
+from cli.local.gateway import Gateway
+from cli.local.plan import Ports, make_plan
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+BROKEN = 0
+"""Index of the replica that fails."""
+
+
+def config(resilience: str, *, flags: str = "[]", mode: str = "FailOpen") -> str:
+    """Three equal replicas behind a picker that prefers none of them."""
+    return f"""
+pools:
+  - name: pool
+    models: [tiny]
+    failureMode: {mode}
+    simulator: {{replicas: 3, profile: instant}}
+    picker:
+      flags: {flags}
+      config:
+        apiVersion: llm-d.ai/v1alpha1
+        kind: EndpointPickerConfig
+        plugins: [{{type: queue-scorer}}]
+        resilience: {resilience}
+"""
+
+
+class Rig:
+    """A running gateway, and what one asks of it."""
+
+    def __init__(self, gateway: Gateway, session: aiohttp.ClientSession) -> None:
+        self.plan = gateway.plan
+        self.pool = gateway.plan.pools[0]
+        self.session = session
+
+    async def ask(self, times: int) -> list[int]:
+        """Statuses of so many requests, one after the other."""
+        body = {"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}
+        statuses = []
+        for _ in range(times):
+            async with self.session.post(f"{self.plan.url}/v1/chat/completions", json=body) as answer:
+                await answer.read()
+                statuses.append(answer.status)
+        return statuses
+
+    async def page(self, path: str) -> Any:
+        """A debug page of the picker."""
+        async with self.session.get(f"http://127.0.0.1:{self.pool.metrics_port}{path}") as answer:
+            return await answer.json()
+
+    async def decisions(self, newest: int) -> list[dict[str, Any]]:
+        """The last decisions, oldest first, once their responses are over."""
+
+        async def over() -> bool:
+            found = (await self.page(f"/debug/decisions?limit={newest}"))["decisions"]
+            return all(decision["response"]["ending"] for decision in found)
+
+        await until(over)
+        found: list[dict[str, Any]] = (await self.page(f"/debug/decisions?limit={newest}"))["decisions"]
+        return found[::-1]
+
+    async def act(self, action: str, body: dict[str, Any]) -> None:
+        """Do something to the broken replica."""
+        url = f"http://127.0.0.1:{self.pool.simulator_admin_port}/replicas/{BROKEN}/{action}"
+        async with self.session.post(url, json=body) as answer:
+            assert answer.status == 200, await answer.text()
+
+    async def fail(self, percentage: int) -> None:
+        """Let the broken replica answer so many requests with 503, at once."""
+        await self.act("config", {"failure-injection-rate": percentage, "failure-types": ["server_error"]})
+
+    async def broken(self) -> dict[str, Any]:
+        """The broken replica as the picker sees it."""
+        rows = (await self.page("/debug/endpoints"))["endpoints"]
+        (row,) = [row for row in rows if row["name"].endswith(f"-{BROKEN}")]
+        return dict(row)
+
+    async def metric(self, name: str) -> float:
+        """Sum over the series whose name and labels begin like this."""
+        async with self.session.get(f"http://127.0.0.1:{self.pool.metrics_port}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, text: str) -> AsyncIterator[Rig]:
+    """The gateway of a configuration, ready."""
+    plan = make_plan(parse(text), tmp_path, Ports(random.SystemRandom()))
+    async with (
+        Gateway(plan, say=lambda _: None) as gateway,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
+    ):
+        await gateway.start()
+        yield Rig(gateway, session)
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    """Wait for a condition; half a minute is more than any machine needs."""
+    for _ in range(300):
+        if await holds():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the condition does not come true")
+
+
+async def test_a_replica_that_answers_errors_fast_loses_its_traffic_and_gets_it_back(tmp_path: Path) -> None:
+    text = config("{ejection: {baseTime: 1s, maxTime: 2s}, slowStart: {window: 1s}}")
+    async with running(tmp_path, text) as rig:
+        address = (await rig.broken())["address"]
+        await rig.fail(100)
+        assert set(await rig.ask(60)) == {200}, "Envoy retries a 503 elsewhere"
+        first = [address in decision["destination"] for decision in await rig.decisions(60)]
+        assert sum(first) >= 5, "it draws traffic until it has failed five times"
+        assert (await rig.broken())["ejection"]["state"] in {"ejected", "probing"}
+        assert await rig.metric('pointsman_epp_ejections_total{reason="consecutive-failures"}') == 1
+
+        assert set(await rig.ask(100)) == {200}
+        sent = sum(address in decision["destination"] for decision in await rig.decisions(100))
+        assert sent <= await rig.metric("pointsman_epp_ejections_total"), "a probe for each ejection at most"
+
+        await rig.fail(0)
+
+        async def back() -> bool:
+            await rig.ask(3)
+            row = await rig.broken()
+            return row["ejection"] is None or row["ejection"]["state"] == "watched"
+
+        await until(back)
+
+        async def full_share() -> bool:
+            await rig.ask(20)
+            sent = [address in decision["destination"] for decision in await rig.decisions(20)]
+            return sum(sent) >= 3
+
+        await until(full_share)
+        assert await rig.metric("pointsman_epp_ejected_endpoints") == 0
+
+
+async def test_when_the_first_named_says_503_the_second_serves(tmp_path: Path) -> None:
+    async with running(tmp_path, config("{fallbackEndpoints: 3, ejection: {enabled: false}}")) as rig:
+        address = (await rig.broken())["address"]
+        await rig.fail(100)
+        assert set(await rig.ask(40)) == {200}
+        decisions = await rig.decisions(40)
+        assert {len(decision["destination"]) for decision in decisions} == {3}
+        failed = [decision for decision in decisions if decision["destination"][0] == address]
+        assert failed, "some requests begin at the broken one"
+        for decision in decisions:
+            first, second, _ = decision["destination"]
+            assert decision["response"]["served"] == (second if first == address else first)
+        listed = await rig.metric('pointsman_epp_fallback_served_total{place="listed"}')
+        assert listed == len(failed)
+        assert await rig.metric("llm_d_epp_inflight_requests") == 0
+
+
+async def test_when_the_first_named_refuses_connections_the_second_serves(tmp_path: Path) -> None:
+    # The picker must not learn of the dead server by itself, so it hardly reads metrics.
+    text = config(
+        "{fallbackEndpoints: 2, ejection: {baseTime: 60s}}", flags="[--refresh-metrics-interval=10m]"
+    )
+    async with running(tmp_path, text) as rig:
+        address = (await rig.broken())["address"]
+        await rig.act("kill", {})
+        assert set(await rig.ask(60)) == {200}
+        decisions = await rig.decisions(60)
+        failed = [decision for decision in decisions if decision["destination"][0] == address]
+        assert len(failed) == 5, "after five failures it is named no more"
+        assert {decision["response"]["served"] for decision in failed} == {
+            decision["destination"][1] for decision in failed
+        }
+        row = await rig.broken()
+        assert row["listens"], "it is not the scraper that has noticed"
+        assert row["ejection"]["state"] == "ejected"
+        assert await rig.metric('pointsman_epp_endpoint_failures_total{kind="passed-over"}') == 5
+
+
+async def test_in_a_pool_that_fails_closed_the_client_s_503_ejects_a_dead_endpoint(tmp_path: Path) -> None:
+    text = config("{ejection: {baseTime: 60s}}", flags="[--refresh-metrics-interval=10m]", mode="FailClose")
+    async with running(tmp_path, text) as rig:
+        address = (await rig.broken())["address"]
+        await rig.act("kill", {})
+        statuses = await rig.ask(60)
+        decisions = await rig.decisions(60)
+        refused = [
+            decision["response"]["status"] for decision in decisions if address in decision["destination"]
+        ]
+        assert refused == [503] * 5
+        assert statuses.count(503) == 5
+        assert statuses[-20:] == [200] * 20
