@@ -57,9 +57,10 @@ def validate_parser() -> Parser:
     """Arguments of `pointsman epp validate`."""
     parser = Parser(
         prog="pointsman epp validate",
-        description="Check EndpointPickerConfig files as a start would, all mistakes at once; open nothing.",
+        description="Check files as a start would, all mistakes at once; open nothing. A file is an "
+        "EndpointPickerConfig, or holds objectives and model rewrites, or lists endpoints.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON, or a folder of objects")
     parser.add_argument("--show-defaults", action="store_true", help="print what each file comes to")
     parser.add_argument(
         "--allow-experimental-plugins", action="store_true", help="accept plugins of Alpha stability"

@@ -5,14 +5,15 @@
     /debug/decisions?limit=20       the last decisions, newest first; also model=, endpoint=, ending=, traced=
     /debug/decisions/<request id>   every kept decision of a request
     /debug/endpoints?limit=1000     the endpoint table, age and problems of its data
+    /debug/objects?limit=1000       objectives and model rewrites in use, and problems of their documents
     /debug/plugins/state            what plugins show of their state
     /debug/config                   the effective configuration and its warnings
-    /debug/reload                   POST: read the configuration file now; 400 with what is wrong with it
+    /debug/reload                   POST: read configuration and objects now; 400 with what is wrong with them
 
 The pages are callables that the application provides; they run on the event loop and return JSON-able data.
 Long texts are written in slices, with the loop turning in between. The port is open to everybody who reaches
-it, so everything is bounded, connections included, and nothing changes but by reading the configuration file
-that is there anyway.
+it, so everything is bounded, connections included, and nothing changes but by reading files that are there
+anyway.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 MAX_CONNECTIONS: Final = 64
 MAX_DECISIONS: Final = 200
 MAX_ENDPOINTS: Final = 20_000
+MAX_OBJECTS: Final = 5000
 KEEPALIVE_S: Final = 30.0
 
 
@@ -63,12 +65,14 @@ class AdminPages:
     """Decisions of a request id; empty when none is kept."""
     endpoints: Callable[[int], Any]
     """The endpoint table, at most so many rows."""
+    objects: Callable[[int], Any]
+    """Objects of each kind, at most so many."""
     plugins: Callable[[], Mapping[str, Plugin]]
     """The plugin instances in use, by name."""
     config: Callable[[], Any]
     """The effective configuration and warnings."""
     reload: Callable[[], Awaitable[list[str]]]
-    """Reads the configuration anew; answers with what is wrong with it."""
+    """Reads the files anew; answers with what is wrong with them."""
     not_ready: Callable[[], str]
     """Why requests are not served; empty when they are."""
 
@@ -107,6 +111,7 @@ class AdminServer:
                 web.get("/debug/decisions", self._decisions),
                 web.get("/debug/decisions/{request_id:.+}", self._decision),
                 web.get("/debug/endpoints", self._endpoints),
+                web.get("/debug/objects", self._objects),
                 web.get("/debug/plugins/state", self._plugins),
                 web.get("/debug/config", self._config),
                 web.post("/debug/reload", self._reload),
@@ -203,6 +208,9 @@ class AdminServer:
 
     async def _endpoints(self, request: web.Request) -> web.StreamResponse:
         return _json(self._pages.endpoints(_limit(request, default=1000, most=MAX_ENDPOINTS)))
+
+    async def _objects(self, request: web.Request) -> web.StreamResponse:
+        return _json(self._pages.objects(_limit(request, default=1000, most=MAX_OBJECTS)))
 
     async def _config(self, _: web.Request) -> web.StreamResponse:
         return _json(self._pages.config())

@@ -4,7 +4,8 @@ Start: configuration -> plugin graph -> endpoints -> listeners. Nothing listens 
 known to be good, and readiness turns true only when the endpoints are known. A mistake in flags,
 configuration or ports ends the start with every mistake said and exit code 2.
 
-Between: the configuration file is followed (``epp.reload``); SIGHUP reads it at once.
+Between: the configuration file and the object files are followed (``epp.reload``, ``epp.objects.following``);
+SIGHUP reads them at once.
 
 End: SIGTERM or SIGINT makes readiness false, tells Envoy by GOAWAY, lets running streams finish within
 ``--drain-timeout`` and exits 0. A second signal stops at once.
@@ -17,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import random
 import signal
 import sys
@@ -48,11 +48,13 @@ from epp.handler import PickerHandler
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.metrics import EppMetrics
+from epp.objects.documents import Scope
+from epp.objects.files import ObjectFiles
+from epp.objects.following import ObjectFollower
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
 from epp.reload import Reloader, revision_of
 from epp.resilience.guard import Guard
-from epp.tracing.setup import Tracing, read_settings
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +93,7 @@ async def _serve(options: EppOptions) -> int:
     reloads: set[asyncio.Task[list[str]]] = set()
 
     def reload() -> None:
-        task = loop.create_task(picker.reloader.reload())
+        task = loop.create_task(picker.reload())
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
@@ -144,18 +146,14 @@ class Picker:
         self.handle = Handle(self.table, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, no secret
         self.objects = ObjectHolder()
         self.guard = Guard(self.table, SYSTEM_CLOCK, self.handle.rng, self.metrics.numbers)
-        settings = read_settings(os.environ) if options.tracing else None
-        self.tracing = None if settings is None else Tracing(settings, os.environ)
-        with_spans = self.tracing is not None
-        self.assembler = Assembler(
-            options, self.handle, self.metrics, self.objects, self.guard, with_spans=with_spans
-        )
+        self.assembler = Assembler(options, self.handle, self.metrics, self.objects, self.guard)
         text = read_config(options)
         revision = revision_of(text)
         self.current = self.assembler.assemble(self._load(text), revision, None)
         self.assembler.connect(self.current)
         self.guard.configure(self.current.graph.config.resilience)
         self.reloader = Reloader(lambda: read_config(options), self._apply, revision, self.metrics.numbers)
+        self.object_files = self._object_files()
         self.handler = PickerHandler(
             self.current.director,
             self.metrics,
@@ -163,7 +161,6 @@ class Picker:
             SYSTEM_CLOCK,
             emit_scores=options.emit_endpoint_scores,
             explain=ExplainPolicy.of(options.explain_sampling, options.explain_header),
-            tracer=None if self.tracing is None else self.tracing.tracer,
         )
         self.processor = ExternalProcessor(
             self.handler.open,
@@ -178,6 +175,13 @@ class Picker:
             HealthService(self.health).services(),
         )
         self.admin = AdminServer(options.metrics_host, options.metrics_port, self._pages())
+
+    def _object_files(self) -> ObjectFollower | None:
+        options = self.options
+        if not options.objects_file:
+            return None
+        scope = Scope(options.pool_name, options.pool_group, options.pool_namespace)
+        return ObjectFollower(ObjectFiles(options.objects_file, scope), self.objects, self.metrics.numbers)
 
     def _load(self, text: bytes) -> PluginGraph:
         return load_graph(
@@ -260,7 +264,12 @@ class Picker:
                 "warnings": list(self.current.graph.warnings),
                 "flags": self.options.shown(),
             },
-            reload=self.reloader.reload,
+            objects=lambda limit: (
+                {"message": "there are no objects: --objects-file names no file"}
+                if self.object_files is None
+                else self.object_files.describe(limit)
+            ),
+            reload=self.reload,
             not_ready=lambda: ", ".join(self.health.unmet()),
         )
 
@@ -272,6 +281,8 @@ class Picker:
             log.info("plugin %s comes from the installed package %s", plugin_type, package)
         try:
             await self.current.discovery.load()
+            if self.object_files is not None:
+                await self.object_files.load()
             await self.admin.start()
             await self.health_server.start()
             await self.server.start()
@@ -282,6 +293,8 @@ class Picker:
             raise
         if self.options.config_file and self.options.watch_config:
             self.reloader.watch(self.options.config_file)
+        if self.object_files is not None:
+            self.object_files.watch()
         self.health.set(ENDPOINTS_KNOWN, holds=True)
         log.info(
             "serving pool %s: ext_proc on %s, health on port %d, metrics on port %d, %d endpoints",
@@ -292,6 +305,11 @@ class Picker:
             len(self.table),
         )
 
+    async def reload(self) -> list[str]:
+        """Read every file that is followed but the endpoints; what is wrong with them."""
+        problems = await self.reloader.reload()
+        return problems + ([] if self.object_files is None else await self.object_files.reload())
+
     async def drain(self) -> None:
         """Refuse new work, let running streams finish within the drain timeout."""
         await self.server.drain(self.options.drain_timeout)
@@ -299,13 +317,13 @@ class Picker:
     async def stop(self) -> None:
         """End every part. Safe in any state."""
         await self.reloader.stop()
+        if self.object_files is not None:
+            await self.object_files.stop()
         await self.server.stop()
         await self.current.discovery.stop()
         self.current.scraper.stop()
         await self.health_server.stop()
         await self.admin.stop()
-        if self.tracing is not None:
-            await self.tracing.stop()
 
 
 def read_config(options: EppOptions) -> bytes:

@@ -49,11 +49,12 @@ _ABSENT: Final = {
 """Flags that ask for what this build does not have, and what to do instead."""
 
 _NO_EFFECT: Final = {
+    "tracing": "this build exports no spans",
     "enable-pprof": "there are no Go profiles; /metrics and /debug/decisions show what goes on",
     "metrics-endpoint-auth": "metrics and debug pages are served to everybody who reaches the port; restrict "
     "it with --metrics-host or a network policy",
     "grpc-max-send-msg-size": "no message the picker sends is larger than 64 KiB",
-    "pool-namespace": "this build does not watch Kubernetes, and no metric names the namespace",
+    "pool-namespace": "it says which documents of --objects-file count, and there is no such file",
     "zap-stacktrace-level": "tracebacks come with every exception",
     "zap-time-encoding": "times are RFC 3339",
 }
@@ -67,13 +68,14 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("metrics-host", Kind.TEXT, "", "address of the metrics port; empty = that of --host"),
     Flag("grpc-socket", Kind.TEXT, "", "Unix socket for the ext_proc service, instead of --grpc-port"),
     Flag("pool-name", Kind.TEXT, "", "name of the pool; empty = epp"),
-    Flag("pool-namespace", Kind.TEXT, "", "namespace of the pool; no effect"),
-    Flag("pool-group", Kind.TEXT, "inference.networking.k8s.io", "API group of the pool; no effect"),
+    Flag("pool-namespace", Kind.TEXT, "", "namespace whose objects count; empty = every one"),
+    Flag("pool-group", Kind.TEXT, "inference.networking.k8s.io", "API group by which objects name the pool"),
     Flag("endpoint-selector", Kind.TEXT, "", "pod labels; refused, this build watches no Kubernetes"),
     Flag("endpoint-target-ports", Kind.LIST, "", "ports of selected pods; refused, see --endpoint-selector"),
     Flag("config-file", Kind.TEXT, "", "file with the EndpointPickerConfig; neither = built-in default"),
     Flag("config-text", Kind.TEXT, "", "the EndpointPickerConfig itself"),
     Flag("watch-config", Kind.SWITCH, "true", "take a changed --config-file without a restart"),
+    Flag("objects-file", Kind.TEXT, "", "file or folder with objectives and model rewrites, watched"),
     Flag("endpoints-file", Kind.TEXT, "", "file with the endpoints, watched; instead of dataLayer.discovery"),
     Flag("allow-experimental-plugins", Kind.SWITCH, "false", "accept plugins of Alpha stability"),
     Flag("external-plugins", Kind.SWITCH, "true", "load the plugins of installed packages"),
@@ -91,7 +93,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("refresh-metrics-interval", Kind.DURATION, "50ms", "time between two scrapes of an endpoint"),
     Flag("refresh-prometheus-metrics-interval", Kind.DURATION, "5s", "no effect: computed when asked for"),
     Flag("metrics-staleness-threshold", Kind.DURATION, "2s", "age at which metrics are not trusted"),
-    Flag("tracing", Kind.SWITCH, "true", "spans of requests, exported as OTEL_* variables say"),
+    Flag("tracing", Kind.SWITCH, "true", "OpenTelemetry; no effect, this build exports no spans"),
     Flag("health-checking", Kind.SWITCH, "false", "answer health checks on the ext_proc port as well"),
     Flag("enable-pprof", Kind.SWITCH, "true", "Go profiles; no effect"),
     Flag("secure-serving", Kind.SWITCH, "true", "TLS on the ext_proc port"),
@@ -137,10 +139,13 @@ class EppOptions:
     grpc_socket: str = ""
     """When set, ext_proc listens there and not on ``grpc_port``."""
     pool_name: str = "epp"
+    pool_namespace: str = ""
+    pool_group: str = "inference.networking.k8s.io"
     config_file: str = ""
     config_text: str = ""
     watch_config: bool = True
     endpoints_file: str = ""
+    objects_file: str = ""
     allow_experimental_plugins: bool = False
     external_plugins: bool = True
     drain_timeout: float = 30.0
@@ -157,7 +162,6 @@ class EppOptions:
     """off: the header is ignored; id: its requests are traced; full: and the response shows endpoints."""
     refresh_metrics_interval: float = 0.05
     metrics_staleness_threshold: float = 2.0
-    tracing: bool = True
     health_checking: bool = False
     secure_serving: bool = True
     cert_path: str = ""
@@ -280,7 +284,11 @@ def _message_size(values: Mapping[str, Any], name: str) -> int | None:
 
 def _warnings(given: Mapping[str, Any]) -> list[str]:
     """What was asked for explicitly and has no effect."""
-    return [f"--{name} has no effect: {text}" for name, text in _NO_EFFECT.items() if given.get(name)]
+    return [
+        f"--{name} has no effect: {text}"
+        for name, text in _NO_EFFECT.items()
+        if given.get(name) and not (name == "pool-namespace" and given.get("objects-file"))
+    ]
 
 
 def _logging(given: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[int, bool]:

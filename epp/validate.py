@@ -1,11 +1,13 @@
-"""``pointsman epp validate``: whether a configuration would be accepted, and what it comes to.
+"""``pointsman epp validate``: whether files would be accepted, and what a configuration comes to.
 
 Builds the plugin graph over an empty endpoint table exactly as a start or a reload does, but opens nothing:
-no port, no connection, and no endpoints file. All mistakes of a file are told at once.
+no port, no connection, and no endpoints file. All mistakes of a file are told at once. Files of objects and
+endpoints files are checked as well (``epp.validate_files``).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Final, TextIO
 
@@ -19,6 +21,7 @@ from epp.graph import PluginGraph, load_graph
 from epp.graph.registry import REGISTRY
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
+from epp.validate_files import Verdict, judge, judge_objects
 
 MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
 VALID: Final = 0
@@ -37,7 +40,14 @@ def validate(
     outcome = VALID
     for name in files:
         try:
+            if os.path.isdir(name):
+                outcome |= _tell(name, judge_objects(name), out)
+                continue
             text = read_regular_file(name, MAX_CONFIG_BYTES, path="")
+            verdict = judge(name, text)
+            if verdict is not None:
+                outcome |= _tell(name, verdict, out)
+                continue
             graph = load_graph(
                 text, Handle(EndpointTable()), allow_experimental=allow_experimental, registry=registry
             )
@@ -54,6 +64,16 @@ def validate(
         if show_defaults:
             out.write(yaml.safe_dump(effective(graph), sort_keys=False))
     return outcome
+
+
+def _tell(name: str, verdict: Verdict, out: TextIO) -> int:
+    """Say what was found in a file that is no configuration. Returns ``VALID`` or ``INVALID``."""
+    out.writelines(f"{name}: error: {error}\n" for error in verdict.errors)
+    out.writelines(f"{name}: warning: {warning}\n" for warning in verdict.warnings)
+    if verdict.errors:
+        return INVALID
+    out.write(f"{name}: ok ({verdict.holds})\n")
+    return VALID
 
 
 def effective(graph: PluginGraph) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from dataplane.headers import Headers
 from dataplane.plugin.base import DataKey
 
 if TYPE_CHECKING:
-    from epp.interfaces.spans import RequestSpans
     from epp.interfaces.trace import DecisionTrace
 
 T = TypeVar("T")
@@ -49,7 +48,6 @@ class InferenceRequest:
         "priority",
         "received_at",
         "request_id",
-        "spans",
         "stage",
         "target_model",
         "trace",
@@ -82,8 +80,6 @@ class InferenceRequest:
         """Where in the director's order it is, or was when it was refused."""
         self.trace: DecisionTrace | None = None
         """Collects what its decision is based on, when somebody is to see that."""
-        self.spans: RequestSpans | None = None
-        """Its spans, if they are recorded."""
 
     def get(self, key: DataKey[T]) -> T | None:
         """The value a producer left under ``key``."""
@@ -120,9 +116,3 @@ class ResponseSummary(msgspec.Struct):
     response_bytes: int = 0
     events: int = 0
     """Server-sent data events other than [DONE]; 0 for a plain response."""
-
-    @property
-    def tokens(self) -> tuple[int | None, int | None, int | None]:
-        """Prompt, cached and generated tokens as the model server reports them."""
-        usage = self.usage or Usage()
-        return usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens

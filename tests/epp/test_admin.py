@@ -74,6 +74,10 @@ class Process:
         self.limits.append(limit)
         return {"total": 0}
 
+    def objects(self, limit: int) -> dict[str, int]:
+        self.limits.append(limit)
+        return {"totalObjectives": 0}
+
     async def reload(self) -> list[str]:
         return [self.reason] if self.reason else []
 
@@ -85,6 +89,7 @@ class Process:
             decisions=self.decisions,
             decision=lambda request_id: self.records.get(request_id, []),
             endpoints=self.endpoints,
+            objects=self.objects,
             plugins=lambda: plugins,
             config=lambda: {"warnings": ["w"]},
             reload=self.reload,
@@ -177,7 +182,8 @@ async def test_decisions_of_a_request_are_found_whatever_its_id_looks_like(get: 
 
 async def test_endpoints_and_config_are_shown(get: Get, process: Process):
     assert await get("/debug/endpoints?limit=5") == (200, {"total": 0})
-    assert process.limits == [5]
+    assert await get("/debug/objects?limit=6") == (200, {"totalObjectives": 0})
+    assert process.limits == [5, 6]
     assert await get("/debug/config") == (200, {"warnings": ["w"]})
 
 
@@ -205,6 +211,7 @@ async def test_the_root_lists_the_pages_and_other_paths_are_unknown(get: Get):
         "/debug/decisions?limit=20",
         "/debug/decisions/<request",
         "/debug/endpoints?limit=1000",
+        "/debug/objects?limit=1000",
         "/debug/plugins/state",
         "/debug/config",
         "/debug/reload",

@@ -43,7 +43,7 @@ def test_all_kinds_of_flags_reach_the_options():
         [
             *("--grpc-port=1", "--grpc-health-port=2", "--metrics-port", "3", "--host=127.0.0.1"),
             *("--pool-name=p", "--config-file=f", "--allow-experimental-plugins"),
-            "--endpoints-file=e",
+            *("--endpoints-file=e", "--objects-file=o", "--pool-namespace=n", "--pool-group=g"),
             *("--drain-timeout=0s", "--request-timeout=5s", "--max-request-body=1Mi"),
             "--grpc-max-recv-msg-size=8MiB",
             *("--disable-endpoint-subset-filter", "--emit-endpoint-scores=true", "--decision-log-size=0"),
@@ -68,6 +68,9 @@ def test_all_kinds_of_flags_reach_the_options():
         pool_name="p",
         config_file="f",
         endpoints_file="e",
+        objects_file="o",
+        pool_namespace="n",
+        pool_group="g",
         allow_experimental_plugins=True,
         drain_timeout=0.0,
         request_timeout=5.0,
@@ -184,8 +187,7 @@ def test_a_short_refresh_interval_is_raised_and_said():
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--pool-group=inference.networking.x-k8s.io"],
-        ["--tracing", "--enable-pprof=false", "--metrics-endpoint-auth=false"],
+        ["--tracing=false", "--enable-pprof=false", "--metrics-endpoint-auth=false"],
         ["--ha-enable-leader-election=false", "--endpoint-selector=", "--metrics-cert-dir="],
         ["--refresh-prometheus-metrics-interval=10s"],
     ],
@@ -197,11 +199,13 @@ def test_flags_that_change_nothing_are_accepted_in_silence(argv: list[str]):
 @pytest.mark.parametrize(
     ("flag", "warning"),
     [
+        ("--tracing", "--tracing has no effect: this build exports no spans"),
         ("--enable-pprof=true", "--enable-pprof has no effect: there are no Go profiles"),
         (
             "--metrics-endpoint-auth=true",
             "--metrics-endpoint-auth has no effect: metrics and debug pages are served",
         ),
+        ("--pool-namespace=n", "--pool-namespace has no effect: it says which documents of --objects-file"),
         ("--zap-stacktrace-level=error", "--zap-stacktrace-level has no effect: tracebacks come with every"),
         ("--zap-time-encoding=epoch", "--zap-time-encoding has no effect: times are RFC 3339"),
     ],

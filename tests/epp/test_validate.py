@@ -63,3 +63,72 @@ def test_the_command_answers_with_its_exit_code(tmp_path: Path, capsys) -> None:
     assert capsys.readouterr().out == f"{file}: ok\n"
     file.write_text(BAD)
     assert main(["epp", "validate", str(file)]) == 1
+
+
+OBJECTS = """
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceObjective
+metadata: {name: gold}
+spec: {poolRef: {name: a}, priority: 10}
+---
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceModelRewrite
+metadata: {name: alias}
+spec: {poolRef: {name: b}, rules: [{targets: [{modelRewrite: x}, {modelRewrite: y, weight: 1}]}]}
+"""
+
+
+def test_files_of_objects_of_any_pool_are_judged(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(OBJECTS)
+    code, said = checked(file)
+    assert code == 0
+    warning, verdict = said.splitlines()
+    assert warning.startswith(
+        f"{file}: warning: document 2 (from line 6): spec.rules[0].targets: some targets"
+    )
+    assert verdict == f"{file}: ok (1 InferenceObjective, 1 InferenceModelRewrite)"
+    file.write_text(OBJECTS.replace("priority", "prioritty").replace("targets", "tragets"))
+    code, said = checked(file)
+    assert code == 1
+    first, second, third = said.splitlines()
+    assert first.startswith(
+        f"{file}: error: document 1 (from line 1): spec.prioritty: unknown field (did you"
+    )
+    assert second.startswith(f"{file}: error: document 2 (from line 6): spec.rules[0].tragets: unknown field")
+    assert third.endswith("spec.rules[0].targets: is required")
+
+
+def test_a_configuration_among_objects_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mixed.yaml"
+    file.write_text(f"{OBJECTS}---\n{GOOD}")
+    code, said = checked(file)
+    assert code == 1
+    assert "document 3 (from line 11): kind: 'EndpointPickerConfig' is not known here" in said
+
+
+def test_a_folder_of_objects_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(OBJECTS)
+    (tmp_path / "b.yaml").write_text("kind: InferenceObjective")
+    code, said = checked(tmp_path)
+    assert code == 1
+    assert f"{tmp_path}: error: b.yaml: document 1 (from line 1): apiVersion: is required" in said
+
+
+def test_endpoints_files_of_both_forms_are_judged(tmp_path: Path) -> None:
+    plain, extended = tmp_path / "plain.yaml", tmp_path / "extended.yaml"
+    plain.write_text("endpoints: [{name: a, address: 10.0.0.1}, {name: a, address: 10.0.0.2}]")
+    extended.write_text(
+        "apiVersion: pointsman.dev/v1\nkind: EndpointList\nendpoints:\n"
+        "- {name: a, address: a.example}\n- {name: b, address: 10.0.0.1, ranks: 2}\n"
+    )
+    assert checked(extended) == (0, f"{extended}: ok (2 endpoints with addresses, 1 host names)\n")
+    assert checked(plain) == (
+        1,
+        f"{plain}: error: endpoints[1]: left out, endpoints[0] has the same endpoint default/a\n",
+    )
+    extended.write_text("apiVersion: pointsman.dev/v1\nkind: EndpointsList\nendpoints: []")
+    assert checked(extended) == (
+        1,
+        f"{extended}: error: kind: 'EndpointsList' is not known here; use EndpointList\n",
+    )

@@ -1,1 +1,0 @@
-"""Spans of requests. ``setup`` decides whether there are any, ``otel`` alone loads the OpenTelemetry SDK."""
