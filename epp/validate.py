@@ -13,9 +13,12 @@ from typing import Any, Final, TextIO
 
 import yaml
 
+from dataplane.config.encode import encode_struct
+from dataplane.config.epp import PluginSpec
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
 from dataplane.files import read_regular_file
+from dataplane.plugin.params import decode_params
 from dataplane.plugin.registry import PluginRegistry
 from epp.graph import PluginGraph, load_graph
 from epp.graph.registry import REGISTRY
@@ -82,11 +85,13 @@ def effective(graph: PluginGraph) -> dict[str, Any]:
     return {
         "plugins": [
             {"name": name, "type": plugin.name.type}
-            | ({"parameters": configured[name].parameters} if _has_parameters(configured, name) else {})
+            | _parameters(plugin, configured.get(name))
             | ({} if name in configured else {"createdByDefault": True})
             for name, plugin in graph.instances.items()
         ],
         "parsers": _names(graph.parsers.parsers),
+        "requestHeaderProcessors": _names(graph.request_header_processors),
+        "screeners": _names(graph.screeners),
         "dataProducers": _names(graph.producers),
         "admitters": _names(graph.admitters),
         "profileHandler": _name(graph.profile_handler),
@@ -102,12 +107,16 @@ def effective(graph: PluginGraph) -> dict[str, Any]:
         "dataSources": [
             {"name": _name(source), "extractors": _names(extractors)} for source, extractors in graph.sources
         ],
+        "preRequests": _names(graph.pre_requests),
         "discovery": None if graph.discovery is None else _name(graph.discovery),
     }
 
 
-def _has_parameters(configured: dict[str, Any], name: str) -> bool:
-    return name in configured and bool(configured[name].parameters)
+def _parameters(plugin: Any, spec: PluginSpec | None) -> dict[str, Any]:
+    """The parameters of an instance with their defaults; those that are absent by default are left out."""
+    params = decode_params(spec.parameters if spec is not None else None, plugin.info, "", [])
+    values = encode_struct(params) if params is not None else {}
+    return {"parameters": values} if values else {}
 
 
 def _name(plugin: Any) -> str:

@@ -56,6 +56,19 @@ def test_defaults_are_shown_in_the_order_in_which_they_run(tmp_path: Path) -> No
     assert shown["dataSources"] == [{"name": "metrics-data-source", "extractors": ["core-metrics-extractor"]}]
 
 
+def test_parameters_are_shown_with_their_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "good.yaml"
+    file.write_text(HEAD + "plugins:\n- {type: prefix-cache-scorer, parameters: {matchLengthWeight: 0.25}}\n")
+    _, said = checked(file, show_defaults=True)
+    plugins = {plugin["name"]: plugin for plugin in yaml.safe_load(said.partition("\n")[2])["plugins"]}
+    assert plugins["prefix-cache-scorer"]["parameters"] == {
+        "matchLengthWeight": 0.25,
+        "matchLengthScaleTokens": 8192,
+    }
+    assert plugins["max-score-picker"]["parameters"] == {"maxNumOfEndpoints": 1}
+    assert "parameters" not in plugins["openai-parser"]
+
+
 def test_the_command_answers_with_its_exit_code(tmp_path: Path, capsys) -> None:
     file = tmp_path / "good.yaml"
     file.write_text(GOOD)

@@ -1,0 +1,36 @@
+"""Structs back to plain data, as an operator would write them: the inverse of ``decode_struct``."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import msgspec
+
+from dataplane.config.decode import Duration
+
+
+def encode_struct(value: msgspec.Struct) -> dict[str, Any]:
+    """Every field that says something, defaults included, under its YAML name; durations with their unit.
+
+    Fields that are None or empty text stand for "not given" and are left out.
+    """
+    hints = typing.get_type_hints(type(value), include_extras=True)
+    shown: dict[str, Any] = {}
+    for field in msgspec.structs.fields(value):
+        item = getattr(value, field.name)
+        if item is not None and item != "":
+            shown[field.encode_name] = _encode(item, hints[field.name])
+    return shown
+
+
+def _encode(value: Any, hint: Any) -> Any:
+    if isinstance(value, float) and (hint is Duration or Duration in typing.get_args(hint)):
+        return f"{value * 1000:g}ms" if 0 < abs(value) < 1 else f"{value:g}s"
+    if isinstance(value, msgspec.Struct):
+        return encode_struct(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_encode(item, None) for item in value]
+    if isinstance(value, dict):
+        return {key: _encode(item, None) for key, item in value.items()}
+    return msgspec.to_builtins(value)

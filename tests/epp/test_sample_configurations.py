@@ -1,0 +1,114 @@
+"""Configurations of the kinds llm-d's guides describe load, or are refused for exactly what is missing.
+
+Beside each file stands what is expected of it: the warnings, the plugins that are created by default, the
+order of the producers, and the profiles; or the mistakes. ``missing`` lists types that a file needs and this
+build may not have: as long as it has not, the file is refused for these alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from cli.main import main
+from epp.config_schema import config_schema
+from epp.graph.registry import REGISTRY
+
+FOLDER = Path(__file__).parents[1] / "vectors/configs"
+FILES = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(".expected.yaml"))
+VALIDATOR = jsonschema.Draft7Validator(config_schema(REGISTRY))
+
+each_file = pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+
+
+def expectation(file: Path) -> dict[str, Any]:
+    """What stands beside a file."""
+    found: dict[str, Any] = yaml.safe_load(file.with_suffix(".expected.yaml").read_text())
+    return found
+
+
+def types_of(file: Path) -> list[str]:
+    """The plugin types a file configures."""
+    return [plugin["type"] for plugin in yaml.safe_load(file.read_text()).get("plugins", [])]
+
+
+def validate(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str], list[str], str]:
+    """Exit code, mistakes and warnings of `pointsman epp validate`, and what the file comes to."""
+    flags = ["--allow-experimental-plugins"] if expectation(file).get("experimental") else []
+    code = main(["epp", "validate", "--show-defaults", "--external-plugins", "false", *flags, str(file)])
+    said, _, shown = capsys.readouterr().out.partition(f"{file}: ok\n")
+    lines = said.splitlines()
+    told = {kind: f"{file}: {kind}: " for kind in ("error", "warning")}
+    assert all(line.startswith(tuple(told.values())) for line in lines)
+    errors = [line.removeprefix(told["error"]) for line in lines if line.startswith(told["error"])]
+    warnings = [line.removeprefix(told["warning"]) for line in lines if line.startswith(told["warning"])]
+    return code, errors, warnings, shown
+
+
+def outline(shown: str) -> dict[str, Any]:
+    """The parts of what a file comes to that expectations speak of."""
+    comes_to = yaml.safe_load(shown)
+    return {
+        "created": [plugin["name"] for plugin in comes_to["plugins"] if plugin.get("createdByDefault")],
+        "producers": comes_to["dataProducers"],
+        "handler": comes_to["profileHandler"],
+        "profiles": {
+            profile["name"]: [
+                *profile["filters"],
+                *({scorer["name"]: scorer["weight"]} for scorer in profile["scorers"]),
+                profile["picker"],
+            ]
+            for profile in comes_to["schedulingProfiles"]
+        },
+        "sources": {source["name"]: source["extractors"] for source in comes_to["dataSources"]},
+    }
+
+
+@each_file
+def test_a_sample_loads_or_is_refused_for_what_is_missing(file: Path, capsys: pytest.CaptureFixture[str]):
+    expected = expectation(file)
+    code, errors, warnings, shown = validate(file, capsys)
+    absent = [kind for kind in expected.get("missing", []) if kind not in REGISTRY]
+    if absent:
+        assert code == 1
+        places = {kind: place for place, kind in enumerate(types_of(file))}
+        wanted = [f"plugins[{places[kind]}]: plugin type '{kind}' is not registered" for kind in absent]
+        assert [error.partition(" is not registered")[0] + " is not registered" for error in errors] == wanted
+    elif "errors" in expected:
+        assert (code, errors) == (1, expected["errors"])
+    else:
+        assert (code, errors) == (0, [])
+        assert warnings == expected["warnings"]
+        comes_to = outline(shown)
+        spoken_of = comes_to if "missing" not in expected else comes_to.keys() & expected.keys()
+        assert {name: comes_to[name] for name in spoken_of} == {name: expected[name] for name in spoken_of}
+
+
+@each_file
+def test_every_missing_type_is_named_and_no_other(file: Path, capsys: pytest.CaptureFixture[str]):
+    _, errors, _, _ = validate(file, capsys)
+    named = [error.split("'")[1] for error in errors if "is not registered" in error]
+    assert named == [kind for kind in types_of(file) if kind not in REGISTRY]
+
+
+@each_file
+def test_the_schema_accepts_what_loads_and_flags_missing_types(file: Path):
+    found = {
+        error.instance if error.validator == "enum" else error.message
+        for error in VALIDATOR.iter_errors(yaml.safe_load(file.read_text()))
+    }
+    assert found == {kind for kind in types_of(file) if kind not in REGISTRY}
+
+
+def test_experimental_samples_need_the_flag(capsys: pytest.CaptureFixture[str]):
+    assert main(["epp", "validate", str(FOLDER / "payload-agnostic.yaml")]) == 1
+    assert "plugin 'session-affinity-scorer'" in capsys.readouterr().out
+
+
+def test_every_expectation_has_its_file():
+    beside = {path.name.removesuffix(".expected.yaml") for path in FOLDER.glob("*.expected.yaml")}
+    assert beside == {file.stem for file in FILES}
