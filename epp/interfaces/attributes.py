@@ -58,9 +58,21 @@ class InflightLoad(msgspec.Struct):
     tokens: Floats
 
 
+class EncoderMatch(msgspec.Struct):
+    """How much of the prompt's images, clips and videos each candidate has encoded before, in tokens."""
+
+    candidates: Candidates
+    matched: Floats
+    """Parallel to ``candidates``."""
+    total: float
+    """Of all distinct media of the prompt; more than 0."""
+
+
 TOKENIZED_PROMPT: Final[DataKey[TokenizedPrompt]] = DataKey("TokenizedPrompt")
 PREFIX_MATCH: Final[DataKey[PrefixMatch]] = DataKey("PrefixCacheMatchInfo")
 INFLIGHT_LOAD: Final[DataKey[InflightLoad]] = DataKey("InFlightLoad")
+
+ENCODER_MATCH: Final[DataKey[EncoderMatch]] = DataKey("EncoderCacheMatchInfo")
 
 SESSION_ID: Final[DataKey[str]] = DataKey("SessionID")
 """Names the session a request belongs to; of bounded length."""
@@ -108,6 +120,7 @@ DEFAULT_PRODUCERS: Final[Mapping[str, str]] = {
     PREFIX_MATCH.type_name: "approx-prefix-cache-producer",
     INFLIGHT_LOAD.type_name: "inflight-load-producer",
     SESSION_ID.type_name: "session-id-producer",
+    ENCODER_MATCH.type_name: "mm-embeddings-cache-producer",
     TOPOLOGY.type_name: "topology-extractor",
 }
 """Plugin type that produces each kind of value when no other producer is named; created if missing."""

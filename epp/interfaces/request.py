@@ -5,6 +5,7 @@ Owned by the director from parse to the end of the response; plugins read it and
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,6 +17,32 @@ if TYPE_CHECKING:
     from epp.interfaces.trace import DecisionTrace
 
 T = TypeVar("T")
+
+
+class MediaKind(StrEnum):
+    """What a part of a prompt that is no text is."""
+
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    FILE = "file"
+
+
+class Medium(msgspec.Struct):
+    """One part of a prompt that is no text. What is not known of it is 0."""
+
+    kind: MediaKind
+    digest: str
+    """Sixteen hexadecimal digits, the same for the same address or data; they stand in ``prompt_text``."""
+    offset: int = 0
+    """Where in ``prompt_text`` the digest begins, in bytes."""
+    size: int = 0
+    """Bytes of the data that came with the request; 0 = it is named by an address."""
+    width: int = 0
+    """Of an image, in pixels."""
+    height: int = 0
+    seconds: float = 0.0
+    """Length of an audio clip."""
 
 
 class ParsedBody(msgspec.Struct):
@@ -31,6 +58,8 @@ class ParsedBody(msgspec.Struct):
     """Texts of a batched prompt; each is a prompt of its own."""
     max_output_tokens: int | None = None
     cache_salt: str = ""
+    media: list[Medium] | None = None
+    """Parts of ``prompt_text`` that are no text, in their order; None when there are none."""
 
 
 class InferenceRequest:

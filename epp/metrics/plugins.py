@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import Histogram, label_value
 from epp.interfaces.numbers import Numbered
-from epp.metrics.catalog import PLUGIN_LABELS, PREFIX
+from epp.metrics.catalog import HIT_RATIO_BOUNDS, PLUGIN_LABELS, PREFIX
 
 
 class PluginMetric(NamedTuple):
@@ -23,6 +23,7 @@ class PluginMetric(NamedTuple):
     kind: str
     help: str
     labels: tuple[str, ...]
+    bounds: tuple[float, ...] = ()
 
 
 PLUGIN_METRICS: Final = (
@@ -37,6 +38,25 @@ PLUGIN_METRICS: Final = (
         "gauge",
         "Share of requests that a revision gets; 0 while it lacks a required role.",
         ("mode", "revision"),
+    ),
+    PluginMetric(
+        "encoder_cache_queries_total",
+        "counter",
+        "Images, clips and videos that were looked up.",
+        ("modality",),
+    ),
+    PluginMetric(
+        "encoder_cache_hits_total",
+        "counter",
+        "Of these, those that the chosen endpoint is believed to have encoded before.",
+        ("pod", "modality"),
+    ),
+    PluginMetric(
+        "encoder_cache_hit_ratio",
+        "histogram",
+        "Share of a request's media that the chosen endpoint is believed to have encoded before.",
+        ("modality",),
+        HIT_RATIO_BOUNDS,
     ),
 )
 
@@ -53,6 +73,7 @@ class PluginNumbers:
                 (*PLUGIN_LABELS, *metric.labels),
                 partial(self._series, metric.name),
                 kind=metric.kind,
+                bounds=metric.bounds,
             )
 
     def watch(self, plugins: Iterable[object]) -> None:

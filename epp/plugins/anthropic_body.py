@@ -7,9 +7,10 @@ from typing import Final
 import msgspec
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import ParsedBody
+from epp.interfaces.request import MediaKind, Medium, ParsedBody
 from epp.plugins.json_body import NOTHING, TextPart, decode
-from epp.plugins.prompts import IMAGE_TOKENS, MediaText, output_limit
+from epp.plugins.media import MediaParts
+from epp.plugins.prompts import output_limit
 
 MAX_BLOCK_DEPTH: Final = 8
 """Levels of content within content that are read; the API itself knows three."""
@@ -28,6 +29,7 @@ class Source(msgspec.Struct, gc=False):
 class Block(TextPart, gc=False):
     """One content block: text, thinking, image, document, tool use, tool result, search result."""
 
+    type: str = ""
     thinking: str | None = None
     name: str | None = None
     input: msgspec.Raw = NOTHING
@@ -76,11 +78,13 @@ def parse_unnamed_messages(body: bytes) -> ParsedBody:
     request = decode(body, _messages)
     if not request.messages:
         raise BadRequestError("messages must be a list of at least one message", param="messages")
+    text, media = messages_text(request)
     return ParsedBody(
         request.model,
         request.stream is True,
-        messages_text(request),
+        text,
         max_output_tokens=output_limit(request.max_tokens),
+        media=media,
     )
 
 
@@ -92,8 +96,10 @@ def parse_count(body: bytes) -> ParsedBody:
         return ParsedBody()
 
 
-def messages_text(request: MessagesBody) -> bytes:
-    """UTF-8 text in chat template order: tools, system prompt, then role and content of each message."""
+def messages_text(request: MessagesBody) -> tuple[bytes, list[Medium] | None]:
+    """UTF-8 text in chat template order (tools, system prompt, then role and content of each message), and
+    its media.
+    """
     writer = _Writer()
     if request.system:
         writer.out.append("system\n")
@@ -101,17 +107,19 @@ def messages_text(request: MessagesBody) -> bytes:
     for message in request.messages or ():
         writer.out += (message.role, "\n")
         writer.add_content(message.content, MAX_BLOCK_DEPTH)
-    return bytes(request.tools) + "".join(writer.out).encode("utf-8", "surrogatepass")
+    tools = bytes(request.tools)
+    text, media = writer.media.rendered(writer.out, len(tools))
+    return tools + text, media
 
 
 class _Writer:
     """Writes content of any depth as pieces of text."""
 
-    __slots__ = ("_media", "out")
+    __slots__ = ("media", "out")
 
     def __init__(self) -> None:
         self.out: list[str] = []
-        self._media = MediaText()
+        self.media = MediaParts()
 
     def add_content(self, content: str | list[Block] | None, depth: int) -> None:
         if isinstance(content, str):
@@ -128,16 +136,19 @@ class _Writer:
         if block.input is not NOTHING:
             self.out += (block.name or "", bytes(block.input).decode("utf-8", "replace"), "\n")
         if isinstance(block.source, Source):
-            self._add_source(block.source, depth)
+            kind = MediaKind.FILE if block.type == "document" else MediaKind.IMAGE
+            self._add_source(block.source, kind, depth)
         elif block.source is not None:
             self.out += (block.source, "\n")
         self.add_content(block.content, depth)
 
-    def _add_source(self, source: Source, depth: int) -> None:
-        """Plain text and content as they are; other media by a stand-in for their data or address."""
+    def _add_source(self, source: Source, kind: MediaKind, depth: int) -> None:
+        """Plain text and content as they are; other media by a digest of their data or address."""
         if source.content is not None:
             self.add_content(source.content, depth)
         elif source.type == "text":
             self.out += (source.data or "", "\n")
-        elif reference := source.data or source.url or source.file_id:
-            self.out.append(self._media.stand_in(reference, IMAGE_TOKENS))
+        elif source.data:
+            self.media.add(kind, source.data, self.out, is_data=True)
+        elif reference := source.url or source.file_id:
+            self.media.add(kind, reference, self.out)

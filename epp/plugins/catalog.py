@@ -20,6 +20,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     # data producers
     "token-producer": "epp.plugins.producers.token:TokenProducer",
     "approx-prefix-cache-producer": "epp.plugins.producers.approximate_prefix:ApproximatePrefixProducer",
+    "mm-embeddings-cache-producer": "epp.plugins.producers.media_embeddings:MediaEmbeddingsProducer",
     "inflight-load-producer": "epp.plugins.producers.inflight_load:InflightLoadProducer",
     "session-id-producer": "epp.plugins.producers.session_id:SessionIdProducer",
     "agent-identity": "epp.plugins.producers.agent_identity:AgentIdentity",
@@ -49,6 +50,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "session-affinity-scorer": "epp.plugins.scorers.session_affinity:SessionAffinityScorer",
     "lora-affinity-scorer": "epp.plugins.scorers.lora_affinity:LoraAffinityScorer",
     "token-load-scorer": "epp.plugins.scorers.token_load:TokenLoadScorer",
+    "mm-embeddings-cache-scorer": "epp.plugins.scorers.media_embeddings:MediaEmbeddingsScorer",
     "no-hit-lru-scorer": "epp.plugins.scorers.no_hit_lru:NoHitLruScorer",
     "header-label-affinity-scorer": "epp.plugins.scorers.header_label_affinity:HeaderLabelAffinityScorer",
     "endpoint-attribute-scorer": "epp.plugins.scorers.endpoint_attribute:EndpointAttributeScorer",
@@ -67,6 +69,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "prefill-header-handler": "epp.plugins.header_handlers.prefill_header:PrefillHeaderHandler",
     # deciders of disaggregation
     "always-disagg-pd-decider": "epp.plugins.deciders.always_prefill:AlwaysPrefillDecider",
+    "always-disagg-multimodal-decider": "epp.plugins.deciders.always_multimodal:AlwaysMultimodalDecider",
     "prefix-based-pd-decider": "epp.plugins.deciders.prefix_based:PrefixBasedDecider",
     # data layer
     "metrics-data-source": "epp.plugins.sources.model_server_metrics:ModelServerMetricsSource",

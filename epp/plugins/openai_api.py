@@ -12,7 +12,7 @@ import msgspec
 from dataplane.errors import BadRequestError
 from epp.interfaces.request import ParsedBody
 from epp.plugins.json_body import NOTHING, decode
-from epp.plugins.openai_body import ChatBody, CompletionBody, EmbeddingBody, ResponsesBody, chat_text
+from epp.plugins.openai_body import ChatBody, CompletionBody, EmbeddingBody, Item, ResponsesBody, chat_text
 from epp.plugins.prompts import check_tokens, output_limit, token_list_bytes
 
 _chat: Final = msgspec.json.Decoder(ChatBody)
@@ -36,12 +36,14 @@ def parse_unnamed_chat(body: bytes) -> ParsedBody:
     if not chat.messages:
         raise BadRequestError("messages must be a list of at least one message", param="messages")
     limit = chat.max_completion_tokens
+    text, media = chat_text(chat.tools, chat.messages)
     return ParsedBody(
         chat.model,
         chat.stream is True,
-        chat_text(chat.tools, chat.messages),
+        text,
         max_output_tokens=output_limit(limit if limit is not None else chat.max_tokens),
         cache_salt=chat.cache_salt or "",
+        media=media,
     )
 
 
@@ -96,7 +98,7 @@ def parse_responses(body: bytes) -> ParsedBody:
     if isinstance(responses.input, str):
         parsed.prompt_text += responses.input.encode("utf-8", "surrogatepass")
     else:
-        parsed.prompt_text += chat_text(NOTHING, responses.input)
+        _add_items(parsed, responses.input)
     parsed.model = _model(responses.model)
     return parsed
 
@@ -107,7 +109,7 @@ def parse_conversation(body: bytes) -> ParsedBody:
     if conversation.items is None:
         raise BadRequestError("items is required: a list of items", param="items")
     parsed = _conversation(conversation)
-    parsed.prompt_text += chat_text(NOTHING, conversation.items)
+    _add_items(parsed, conversation.items)
     return parsed
 
 
@@ -121,6 +123,11 @@ def _conversation(body: ResponsesBody) -> ParsedBody:
         max_output_tokens=output_limit(body.max_output_tokens),
         cache_salt=body.cache_salt or "",
     )
+
+
+def _add_items(parsed: ParsedBody, items: list[Item]) -> None:
+    text, parsed.media = chat_text(NOTHING, items, len(parsed.prompt_text))
+    parsed.prompt_text += text
 
 
 def _model(name: str) -> str:

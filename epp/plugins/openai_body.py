@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from epp.interfaces.request import MediaKind, Medium
 from epp.plugins.json_body import NOTHING, TextPart
-from epp.plugins.prompts import AUDIO_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, MediaText
+from epp.plugins.media import MediaParts, encoded
 
 
 class Link(msgspec.Struct, gc=False):
@@ -87,10 +88,13 @@ class ResponsesBody(msgspec.Struct, gc=False):
     tools: msgspec.Raw = NOTHING
 
 
-def chat_text(tools: msgspec.Raw, items: list[Item]) -> bytes:
-    """UTF-8 text of a conversation in chat template order: tools, then role and text of each item."""
+def chat_text(tools: msgspec.Raw, items: list[Item], before: int = 0) -> tuple[bytes, list[Medium] | None]:
+    """A conversation in chat template order: tools, then role and text of each item, as UTF-8, and its media.
+
+    ``before`` bytes of the prompt's text precede it.
+    """
     out: list[str] = []
-    media: MediaText | None = None
+    media: MediaParts | None = None
     for item in items:
         content = item.content
         if isinstance(content, str):
@@ -98,16 +102,19 @@ def chat_text(tools: msgspec.Raw, items: list[Item]) -> bytes:
         else:
             out += (item.role, "\n")
             if content:
-                media = media or MediaText()
+                media = media or MediaParts()
                 _add_parts(content, media, out)
         if item.tool_calls is not NOTHING or item.arguments is not None or item.output is not None:
-            media = media or MediaText()
+            media = media or MediaParts()
             _add_calls(item, media, out)
-    text = "".join(out).encode("utf-8", "surrogatepass")
-    return text if tools is NOTHING else bytes(tools) + text
+    first = b"" if tools is NOTHING else bytes(tools)
+    if media is None:
+        return first + encoded(out), None
+    text, found = media.rendered(out, before + len(first))
+    return first + text, found
 
 
-def _add_calls(item: Item, media: MediaText, out: list[str]) -> None:
+def _add_calls(item: Item, media: MediaParts, out: list[str]) -> None:
     """Tool calls and their outputs, which templates render into the prompt as well."""
     if calls := bytes(item.tool_calls):
         out += (calls.decode("utf-8", "replace"), "\n")
@@ -119,26 +126,26 @@ def _add_calls(item: Item, media: MediaText, out: list[str]) -> None:
         _add_parts(item.output, media, out)
 
 
-def _add_parts(parts: list[Part], media: MediaText, out: list[str]) -> None:
+def _add_parts(parts: list[Part], media: MediaParts, out: list[str]) -> None:
     for part in parts:
         if part.text is not None:
             out += (part.text, "\n")
         elif part.refusal is not None:
             out += (part.refusal, "\n")
         else:
-            out.append(_placeholder(part, media))
+            _add_medium(part, media, out)
 
 
-def _placeholder(part: Part, media: MediaText) -> str:
-    """Text of about as many tokens as the medium stands for, the same for the same medium."""
-    for link, tokens in (
-        (part.image_url, IMAGE_TOKENS),
-        (part.video_url, VIDEO_TOKENS),
-        (part.audio_url, AUDIO_TOKENS),
+def _add_medium(part: Part, media: MediaParts, out: list[str]) -> None:
+    for link, kind in (
+        (part.image_url, MediaKind.IMAGE),
+        (part.video_url, MediaKind.VIDEO),
+        (part.audio_url, MediaKind.AUDIO),
     ):
         if link is not None:
-            return media.stand_in(link if isinstance(link, str) else link.url, tokens)
+            media.add(kind, link if isinstance(link, str) else link.url, out)
+            return
     if part.input_audio is not None:
-        return media.stand_in(part.input_audio.data, AUDIO_TOKENS)
-    reference = part.file_id or part.file_data or bytes(part.file).decode("utf-8", "replace")
-    return media.stand_in(reference, IMAGE_TOKENS) if reference else ""
+        media.add(MediaKind.AUDIO, part.input_audio.data, out, is_data=True)
+    elif reference := part.file_id or part.file_data or bytes(part.file).decode("utf-8", "replace"):
+        media.add(MediaKind.FILE, reference, out)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import ParsedBody, Usage
+from epp.interfaces.request import MediaKind, ParsedBody, Usage
 from epp.plugins.anthropic_body import MAX_BLOCK_DEPTH
 from epp.plugins.parsers.anthropic import AnthropicParser
-from epp.plugins.prompts import IMAGE_TOKENS
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of
 
 MESSAGES = "/v1/messages"
@@ -93,10 +92,22 @@ def test_thinking_and_search_results_belong_to_the_prompt():
     ids=["data", "address", "file"],
 )
 @pytest.mark.parametrize("kind", ["image", "document"])
-def test_media_stand_for_tokens_of_their_own(kind: str, source: dict[str, Any], other: dict[str, Any]):
+def test_media_are_told_apart_by_what_they_are(kind: str, source: dict[str, Any], other: dict[str, Any]):
     first, second, third = (text_of({"type": kind, "source": s}) for s in (source, dict(source), other))
     assert first == second != third
-    assert len(first) == len(third) == len("u\n") + IMAGE_TOKENS // 4 * 16
+    block = {"type": kind, "source": source}
+    tools = [{"name": "f"}]
+    body = parse({"model": "m", "messages": [{"role": "u", "content": [block]}], "tools": tools})
+    assert body.media is not None
+    (medium,) = body.media
+    assert medium.kind is {"image": MediaKind.IMAGE, "document": MediaKind.FILE}[kind]
+    assert body.prompt_text == json.dumps(tools).encode() + b"u\n" + medium.digest.encode()
+    assert medium.offset == len(body.prompt_text) - len(medium.digest)
+    assert medium.size == (3 if "data" in source else 0)
+
+
+def test_a_prompt_without_media_has_none():
+    assert parse({"model": "m", "messages": [{"role": "u", "content": [{"text": "x"}]}]}).media is None
 
 
 def test_an_image_in_a_tool_result_counts():

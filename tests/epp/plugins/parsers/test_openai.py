@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
 from dataplane.headers import Headers
-from epp.interfaces.request import ParsedBody
+from epp.interfaces.request import MediaKind, ParsedBody
 from epp.plugins.openai_usage import UsageReader
 from epp.plugins.parsers import openai
 from epp.plugins.parsers.openai import OpenAIParser
-from epp.plugins.prompts import AUDIO_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS
 from tests.support.pool import make_plugin
 
 CHAT = "/v1/chat/completions"
@@ -91,59 +90,88 @@ def test_tool_calls_and_tool_results_belong_to_the_prompt():
 
 
 @pytest.mark.parametrize(
-    ("part", "same", "other", "tokens"),
+    ("part", "same", "other", "kind"),
     [
         (
             {"type": "image_url", "image_url": {"url": "http://x/a.png"}},
             {"type": "image_url", "image_url": {"url": "http://x/a.png", "detail": "low"}},
             {"type": "image_url", "image_url": {"url": "http://x/b.png"}},
-            IMAGE_TOKENS,
+            MediaKind.IMAGE,
         ),
         (
             {"type": "input_image", "image_url": "http://x/a.png"},
             {"type": "image_url", "image_url": {"url": "http://x/a.png"}},
             {"type": "input_image", "image_url": "http://x/b.png"},
-            IMAGE_TOKENS,
+            MediaKind.IMAGE,
         ),
         (
             {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
             {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
             {"type": "input_audio", "input_audio": {"data": "AAAB", "format": "wav"}},
-            AUDIO_TOKENS,
+            MediaKind.AUDIO,
         ),
         (
             {"type": "audio_url", "audio_url": {"url": "http://x/a.wav"}},
             {"type": "audio_url", "audio_url": {"url": "http://x/a.wav"}},
             {"type": "audio_url", "audio_url": {"url": "http://x/b.wav"}},
-            AUDIO_TOKENS,
+            MediaKind.AUDIO,
         ),
         (
             {"type": "video_url", "video_url": {"url": "http://x/a.mp4"}},
             {"type": "video_url", "video_url": {"url": "http://x/a.mp4"}},
             {"type": "video_url", "video_url": {"url": "http://x/b.mp4"}},
-            VIDEO_TOKENS,
+            MediaKind.VIDEO,
         ),
         (
             {"type": "input_file", "file_id": "f1"},
             {"type": "input_file", "file_id": "f1"},
             {"type": "input_file", "file_id": "f2"},
-            IMAGE_TOKENS,
+            MediaKind.FILE,
         ),
         (
             {"type": "file", "file": {"file_id": "f1"}},
             {"type": "file", "file": {"file_id": "f1"}},
             {"type": "file", "file": {"file_id": "f2"}},
-            IMAGE_TOKENS,
+            MediaKind.FILE,
         ),
     ],
     ids=["image", "image by text", "audio", "audio link", "video", "file id", "file"],
 )
-def test_media_stand_for_tokens_of_their_own(
-    part: dict[str, Any], same: dict[str, Any], other: dict[str, Any], tokens: int
+def test_media_are_told_apart_by_what_they_are(
+    part: dict[str, Any], same: dict[str, Any], other: dict[str, Any], kind: MediaKind
 ):
     first, second, third = (chat_text({"role": "u", "content": [p]}) for p in (part, same, other))
     assert first == second != third
-    assert len(first) == len(third) == len("u\n") + tokens // 4 * 16
+    body = parse(CHAT, {"model": "m", "messages": [{"role": "u", "content": [part]}]})
+    assert body.media is not None
+    (medium,) = body.media
+    assert (medium.kind, medium.offset) == (kind, len("u\n"))
+    assert first == b"u\n" + medium.digest.encode()
+
+
+def test_media_are_placed_where_their_digests_stand():
+    image, video = ({"type": f"{k}_url", f"{k}_url": {"url": k}} for k in ("image", "video"))
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Grüße"}, image, video]},
+        {"role": "tool", "content": None, "output": [image]},
+        {"role": "user", "content": "what is it?"},
+    ]
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    chat = parse(CHAT, {"model": "m", "messages": messages, "tools": tools})
+    responses = parse(RESPONSES, {"model": "m", "input": messages, "instructions": "Über!"})
+    conversation = parse("/v1/conversations", {"items": messages, "tools": tools, "instructions": "Über!"})
+    for body in (chat, responses, conversation):
+        assert body.media is not None
+        assert [str(medium.kind) for medium in body.media] == ["image", "video", "image"]
+        for medium in body.media:
+            assert body.prompt_text[medium.offset :].startswith(medium.digest.encode())
+
+
+def test_a_prompt_without_media_has_none():
+    assert parse(CHAT, {"model": "m", "messages": [{"role": "u", "content": "x"}]}).media is None
+    parts = [{"type": "text", "text": "x"}]
+    assert parse(CHAT, {"model": "m", "messages": [{"role": "u", "content": parts}]}).media is None
+    assert parse(RESPONSES, {"model": "m", "input": "x"}).media is None
 
 
 @pytest.mark.parametrize("messages", [None, [], "text", {"role": "user"}], ids=str)

@@ -5,7 +5,9 @@ from array import array
 import pytest
 
 from dataplane.config.problems import ConfigErrors
+from dataplane.headers import Headers
 from epp.interfaces.attributes import TOKENIZED_PROMPT, TokenizedPrompt
+from epp.interfaces.request import MediaKind, Medium
 from epp.plugins.producers.token import TokenProducer
 from tests.support.pool import make_plugin, make_request, make_table
 
@@ -68,5 +70,59 @@ def test_other_backends_are_refused(backend: str):
 
 def test_settings_the_backend_does_not_have_are_refused():
     with pytest.raises(ConfigErrors) as caught:
-        make_plugin(TokenProducer, None, {"estimate": {"image": {}}})
-    assert str(caught.value) == "parameters.estimate.image: unknown field; there are none here"
+        make_plugin(TokenProducer, None, {"estimate": {"images": {}}})
+    assert str(caught.value) == 'parameters.estimate.images: unknown field (did you mean "image"?)'
+
+
+DIGEST = "0123456789abcdef"
+
+
+def with_media(*media: Medium, headers: dict[str, str] | None = None, **estimate: object) -> TokenizedPrompt:
+    """The tokens of ``ab<medium>cd<medium>...``."""
+    text = b"ab"
+    for medium in media:
+        medium.offset = len(text)
+        text += medium.digest.encode() + b"cd"
+    request = make_request(prompt_text=text, media=list(media))
+    request.headers = Headers.of((headers or {}).items())
+    make_plugin(TokenProducer, None, {"estimate": estimate}).produce(request, make_table(1).all())
+    prompt = request.get(TOKENIZED_PROMPT)
+    assert prompt is not None
+    assert prompt.tokens * 4 == len(prompt.data)
+    return prompt
+
+
+def test_an_image_stands_for_its_tokens():
+    prompt = with_media(Medium(MediaKind.IMAGE, DIGEST, width=64, height=96))
+    assert prompt.data == b"ab" + DIGEST.encode() + DIGEST[:8].encode() + b"cd"
+    assert with_media(Medium(MediaKind.IMAGE, DIGEST)).tokens == 226
+
+
+def test_settings_say_how_many():
+    static = {"mode": "static", "static": {"staticToken": 9}}
+    assert with_media(Medium(MediaKind.IMAGE, DIGEST, width=64, height=96), image=static).tokens == 10
+
+
+def test_headers_speak_of_videos():
+    video = Medium(MediaKind.VIDEO, DIGEST)
+    headers = {"x-llm-d-video-duration-seconds": "2", "x-llm-d-video-resolution": "64x32"}
+    assert with_media(video).tokens == 4501
+    assert with_media(video, headers=headers).tokens == 9
+
+
+def test_equal_beginnings_have_equal_tokens():
+    def image(digest: str) -> Medium:
+        return Medium(MediaKind.IMAGE, digest, width=64, height=96)
+
+    one, two = with_media(image(DIGEST), image(DIGEST)), with_media(image(DIGEST), image("f" * 16))
+    assert one.data[:28] == two.data[:28] == b"ab" + DIGEST.encode() + DIGEST[:8].encode() + b"cd"
+    assert one.data[28:] != two.data[28:]
+
+
+def test_media_beyond_the_limit_stand_for_their_digest():
+    videos = [Medium(MediaKind.VIDEO, f"{i:016x}") for i in range(3)]
+    headers = {"x-llm-d-video-duration-seconds": "1000"}
+    prompt = with_media(*videos, headers=headers)
+    whole = 225 * 2000
+    assert prompt.tokens == 2 * whole + (len(b"ab") + 3 * len(b"cd") + len(DIGEST)) // 4
+    assert prompt.data.rstrip(b"\0").endswith(b"cd" + videos[2].digest.encode() + b"cd")

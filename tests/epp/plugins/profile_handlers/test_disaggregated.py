@@ -20,6 +20,7 @@ from tests.support.request_path import Rig, destination, request_of, response, s
 STAGES = """
 - type: max-score-picker
 - type: always-disagg-pd-decider
+- type: always-disagg-multimodal-decider
 - {type: prefix-based-pd-decider, parameters: {nonCachedTokens: 70}}
 - type: decode-filter
 - type: prefill-filter
@@ -369,3 +370,39 @@ def test_the_producers_it_reads_are_created():
 
 def test_stages_are_told_by_their_names():
     assert [str(stage) for stage in Stage] == ["decode", "encode", "prefill"]
+
+
+MULTIMODAL = "{deciders: {prefill: always-disagg-pd-decider, encode: always-disagg-multimodal-decider}}"
+
+
+def chat(path: Rig, *parts: str) -> Decision | None:
+    """The answer to a chat request with these parts."""
+    messages = f'[{{"role": "user", "content": [{", ".join(parts)}]}}]'
+    body = f'{{"model": "m", "messages": {messages}}}'
+    headers = Headers.of([(":path", "/v1/chat/completions")])
+    return path.handler.open().on_request(HttpRequest(headers, body.encode(), None), lambda decision: None)
+
+
+@pytest.mark.parametrize("kind", ["image", "video", "audio"])
+def test_media_are_encoded_apart_and_text_is_not(kind: str):
+    path = rig(MULTIMODAL)
+    text = '{"type": "text", "text": "what is it?"}'
+    medium = f'{{"type": "{kind}_url", "{kind}_url": {{"url": "http://x/a"}}}}'
+    assert "x-encoder-hosts-ports" in stage_headers(chat(path, text, medium))
+    assert stage_headers(chat(path, text)) == {"x-prefiller-host-port": PREFILL}
+
+
+def test_an_image_goes_back_to_the_encoder_that_has_it():
+    plugins = STAGES.replace("pluginRef: best-two", "pluginRef: mm-embeddings-cache-scorer")
+    handler = (
+        f"- {{type: disagg-profile-handler, parameters: {MULTIMODAL}}}\n- type: mm-embeddings-cache-scorer"
+    )
+    path = Rig(handler + plugins, labelled_table([{"llm-d.ai/role": role} for role in ROLES]))
+
+    def encoder(number: int) -> str:
+        image = f'{{"type": "image_url", "image_url": {{"url": "http://x/{number}"}}}}'
+        return stage_headers(chat(path, image))["x-encoder-hosts-ports"]
+
+    first = {number: encoder(number) for number in range(20)}
+    assert set(first.values()) == {"10.0.0.3:8000", "10.0.0.4:8000"}
+    assert {number: encoder(number) for number in range(20)} == first
