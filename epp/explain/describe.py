@@ -5,13 +5,11 @@ A decision that was not traced shows what its arrays hold; a traced one shows mo
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from epp.interfaces.endpoint import EndpointSpec
 from epp.interfaces.scheduling import ProfileResult
-from epp.interfaces.trace import DecisionTrace, FilterStep, ProfileTrace, Removed, Rows
+from epp.interfaces.trace import COLUMNS, DecisionTrace, FilterStep, ProfileTrace, Removed, Rows
 
 if TYPE_CHECKING:
     from epp.decisions import DecisionRecord
@@ -129,16 +127,16 @@ def _traced_profile(profile: ProfileTrace, trace: DecisionTrace) -> dict[str, An
     rows = profile.rows
     if rows is None:
         return shown
-    producers = [match.producer for match in trace.matches]
+    runner_up = profile.runner_up()
     return shown | {
         "picked": [spec.key for spec in profile.picked],
         "winner": _named(profile.picked[0]) | {"total": round(profile.won, 6)},
         "ties": profile.ties,
         "runnerUp": None
-        if profile.runner_up is None
-        else _named(profile.runner_up)
-        | {"total": round(profile.won - profile.margin, 6), "margin": round(profile.margin, 6)},
-        "candidates": [_row(rows, i, profile.scorers, producers) for i in range(len(rows.specs))],
+        if runner_up is None
+        else _named(runner_up[0])
+        | {"total": round(runner_up[1], 6), "margin": round(profile.won - runner_up[1], 6)},
+        "candidates": [_row(rows, i, profile, trace) for i in rows.order()],
         "candidatesTotal": profile.candidates,
         "candidatesNotListed": profile.candidates - len(rows.specs),
     }
@@ -162,22 +160,17 @@ def _named(spec: EndpointSpec) -> dict[str, Any]:
     return {"endpoint": spec.key, "name": spec.id}
 
 
-def _row(
-    rows: Rows, i: int, scorers: Sequence[tuple[str, float]], producers: Sequence[str]
-) -> dict[str, Any]:
-    age = float(rows.ages[i])
-    columns = {name: float(values[i]) for name, values in rows.columns.items()}
+def _row(rows: Rows, i: int, profile: ProfileTrace, trace: DecisionTrace) -> dict[str, Any]:
+    updated_at = float(rows.updated_at[i])
+    columns = {name: float(values[i]) for name, values in zip(COLUMNS, rows.columns, strict=True)}
+    scores = zip(profile.scorers, rows.scores, strict=True)
+    matches = zip(trace.matches, rows.matched, strict=True)
     return _named(rows.specs[i]) | {
-        "picked": rows.picked[i],
+        "picked": i in rows.picked,
         "total": round(float(rows.totals[i]), 6),
-        "scores": {
-            name: _score(float(scores[i]), weight)
-            for (name, weight), scores in zip(scorers, rows.scores, strict=True)
-        },
-        "matchedBlocks": {
-            producer: float(matched[i]) for producer, matched in zip(producers, rows.matched, strict=True)
-        },
-        "dataAgeMs": None if math.isnan(age) else round(age * 1000, 1),
+        "scores": {name: _score(float(values[i]), weight) for (name, weight), values in scores},
+        "matchedBlocks": {match.producer: float(matched[i]) for match, matched in matches},
+        "dataAgeMs": round((trace.now - updated_at) * 1000, 1) if updated_at else None,
         "fresh": bool(columns["fresh"]),
         "trust": 1.0 if columns["fresh"] else round(columns["trust"], 4),
         "waiting": columns["waiting"],

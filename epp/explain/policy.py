@@ -8,7 +8,9 @@ learn names, addresses and scores of model servers. Off is therefore the default
 
 from __future__ import annotations
 
+import math
 import random
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -27,13 +29,14 @@ _YES: Final = frozenset({b"true", b"1"})
 class ExplainPolicy:
     """Starts traces. ``share`` of all requests, 0 to 1, and those that ask if ``header`` is not ``off``."""
 
-    __slots__ = ("_asking", "_full", "_random", "_share")
+    __slots__ = ("_asking", "_full", "_left", "_random", "_share")
 
     def __init__(self, share: float, header: str, rng: Callable[[], float] = random.random) -> None:
         self._share = share
         self._asking = header != "off"
         self._full = header == "full"
         self._random = rng
+        self._left = self._gap()
 
     @classmethod
     def of(cls, share: float, header: str) -> ExplainPolicy | None:
@@ -44,8 +47,22 @@ class ExplainPolicy:
         """Give the request a trace if its decision is to be traced."""
         if self._asking and self.is_asked(request.headers):
             request.trace = DecisionTrace(Origin.ASKED)
-        elif self._random() < self._share:
-            request.trace = DecisionTrace(Origin.SAMPLED)
+        else:
+            self._left -= 1
+            if self._left < 0:
+                self._left = self._gap()
+                request.trace = DecisionTrace(Origin.SAMPLED)
+
+    def _gap(self) -> int:
+        """How many requests are passed over before the next one that is sampled.
+
+        Drawn once per sample instead of once per request: the gaps of independent draws are geometric.
+        """
+        if self._share <= 0.0:
+            return sys.maxsize
+        if self._share >= 1.0:
+            return 0
+        return int(math.log(1.0 - self._random()) / math.log1p(-self._share))
 
     def is_asked(self, headers: Headers) -> bool:
         """Whether the client asks, and may."""

@@ -58,9 +58,10 @@ def _details(trace: DecisionTrace) -> Iterator[tuple[str, str]]:
             yield "score", f"{profile.won:.4g}"
             if profile.ties > 1:
                 yield "ties", str(profile.ties)
-            if profile.runner_up is not None:
-                yield "runnerUp", profile.runner_up.key
-                yield "margin", f"{profile.margin:.4g}"
+            runner_up = profile.runner_up()
+            if runner_up is not None:
+                yield "runnerUp", runner_up[0].key
+                yield "margin", f"{profile.won - runner_up[1]:.4g}"
         elif profile.name == trace.prefill:
             yield "prefill", profile.picked[0].key
     if trace.left_out:

@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from dataplane.errors import RequestError
 from epp.interfaces.attributes import DEFAULT_PRODUCERS, PrefixMatch, aligned
@@ -89,19 +88,26 @@ class FilterStep(msgspec.Struct):
 
 
 class Rows(msgspec.Struct):
-    """The best candidates of a profile, best first; arrays are parallel to ``specs``."""
+    """The candidates of a profile that are kept, in no particular order; arrays are parallel to ``specs``."""
 
     specs: list[EndpointSpec]
-    picked: list[bool]
+    picked: list[int]
+    """Positions of those picked, the first one is the destination."""
     totals: Floats
     scores: list[Floats]
     """Scores of each scorer, not weighted, in order of the scorers."""
-    ages: Floats
-    """Seconds since the endpoint was last measured; NaN = never."""
-    columns: dict[str, Floats]
-    """The table's columns of ``COLUMNS`` by name."""
+    updated_at: Floats
+    """When the endpoint was last measured, on the clock of ``DecisionTrace.now``; 0 = never."""
+    columns: list[Floats]
+    """The table's columns of ``COLUMNS``."""
     matched: list[Floats]
     """Blocks of the prompt held, for each prefix match."""
+
+    def order(self) -> list[int]:
+        """Positions by total, best first; among equals those picked come first."""
+        totals, picked = self.totals.tolist(), {position: i for i, position in enumerate(self.picked)}
+        last = len(picked)
+        return sorted(range(len(totals)), key=lambda i: (-totals[i], picked.get(i, last), i))
 
 
 class ProfileTrace(msgspec.Struct):
@@ -118,14 +124,27 @@ class ProfileTrace(msgspec.Struct):
     """Name and weight."""
     rows: Rows | None = None
     picked: list[EndpointSpec] = []
-    won: float = 0.0
-    """Total of the first picked."""
-    ties: int = 0
-    """Candidates with the total of the first picked, itself included."""
-    runner_up: EndpointSpec | None = None
-    """The best candidate that was not picked."""
-    margin: float = 0.0
-    """Total of the first picked less that of the runner-up; negative when a picker draws by lot."""
+    unlisted_ties: int = 0
+    """Candidates with the total of the first picked that are not among the rows."""
+
+    @property
+    def won(self) -> float:
+        """Total of the first picked."""
+        return 0.0 if self.rows is None else float(self.rows.totals[self.rows.picked[0]])
+
+    @property
+    def ties(self) -> int:
+        """Candidates with the total of the first picked, itself included."""
+        listed = 0 if self.rows is None else int(np.count_nonzero(self.rows.totals == self.won))
+        return listed + self.unlisted_ties
+
+    def runner_up(self) -> tuple[EndpointSpec, float] | None:
+        """The best candidate that was not picked, and its total."""
+        rows = self.rows
+        if rows is None:
+            return None
+        position = next((i for i in rows.order() if i not in rows.picked), None)
+        return None if position is None else (rows.specs[position], float(rows.totals[position]))
 
 
 class MatchTrace(msgspec.Struct):
@@ -200,9 +219,8 @@ class DecisionTrace:
     def located(self, table: EndpointTable, candidates: Candidates, now: float) -> None:
         """The request may go to ``candidates``; what was decided among fewer before is void."""
         self.profiles.clear()
-        slots = table.all().slots
         self.pool, self.candidates, self.now = len(table), len(candidates), now
-        self.gone, self.ejected = int(table.gone[slots].sum()), int(table.ejected[slots].sum())
+        self.gone, self.ejected = table.absent, table.barred
 
     def screened(self, plugin: Any, request: InferenceRequest, before: Candidates, after: Candidates) -> None:
         """A screener had its say."""
@@ -248,7 +266,7 @@ class DecisionTrace:
             outcome = results.get(name)
             if outcome is not None:
                 traced.filters = _filter_steps(request, candidates, profile, outcome.filters)
-                _score(traced, outcome, found, self.now)
+                _score(traced, outcome, found)
             elif name in self._failures:
                 error = self._failures[name]
                 traced.error = error.message
@@ -289,39 +307,40 @@ def _removed(plugin: Any, request: InferenceRequest, before: Candidates, after: 
         return [Removed(e.spec, f"the plugin cannot say why: {error}") for e in endpoints]
 
 
-def _score(traced: ProfileTrace, result: ProfileResult, matches: Sequence[PrefixMatch], now: float) -> None:
-    """Fill in what was scored and who won."""
-    candidates, totals = result.candidates, result.totals
-    is_picked = np.isin(candidates.slots, [endpoint.slot for endpoint in result.endpoints])
-    order = np.lexsort((~is_picked, -totals))  # best first; among equals those picked
-    positions = _shown(order, is_picked)
-    slots, table = candidates.slots[positions], candidates.table
-    updated = table.updated_at[slots]
-    traced.candidates = len(candidates)
+def _score(traced: ProfileTrace, result: ProfileResult, matches: Sequence[PrefixMatch]) -> None:
+    """Copy what was scored. What follows from it is worked out when somebody looks."""
+    candidates, totals, table = result.candidates, result.totals, result.candidates.table
+    endpoints = candidates.endpoints
+    count = len(candidates)
+    picked = [int((candidates.slots == e.slot).argmax()) for e in result.endpoints[: MAX_ROWS - 1]]
+    traced.candidates = count
     traced.scorers = [(scorer.name, scorer.weight) for scorer in result.scorers]
-    traced.picked = [endpoint.spec for endpoint in result.endpoints]
+    traced.picked = [endpoint.spec for endpoint in result.endpoints[: MAX_ROWS - 1]]
+    if count <= MAX_ROWS:
+        kept: Any = slice(None)
+        slots = candidates.slots
+    else:
+        kept = _best(totals, picked)
+        slots = candidates.slots[kept]
+        endpoints = [endpoints[position] for position in kept.tolist()]
+        won = totals[picked[0]]
+        picked = list(range(len(picked)))
+        traced.unlisted_ties = int(np.count_nonzero(totals == won) - np.count_nonzero(totals[kept] == won))
     traced.rows = Rows(
-        specs=[candidates.endpoint(position).spec for position in positions.tolist()],
-        picked=is_picked[positions].tolist(),
-        totals=totals[positions],
-        scores=[np.asarray(scorer.scores, dtype=np.float64)[positions] for scorer in result.scorers],
-        ages=np.where(updated != 0.0, now - updated, np.nan),
-        columns={name: getattr(table, name)[slots] for name in COLUMNS},
-        matched=[aligned(match.matched, match.candidates, candidates)[positions] for match in matches],
+        specs=[endpoint.spec for endpoint in endpoints],
+        picked=picked,
+        totals=totals[kept].copy(),
+        scores=[np.array(scorer.scores)[kept] for scorer in result.scorers],
+        updated_at=table.updated_at[slots],
+        columns=[getattr(table, name)[slots] for name in COLUMNS],
+        matched=[aligned(match.matched, match.candidates, candidates)[kept] for match in matches],
     )
-    won = float(totals[candidates.slots == result.endpoints[0].slot][0])
-    traced.won = won
-    traced.ties = int(np.count_nonzero(totals == won))
-    others = order[~is_picked[order]]
-    if others.size:
-        traced.runner_up = candidates.endpoint(int(others[0])).spec
-        traced.margin = won - float(totals[others[0]])
 
 
-def _shown(order: Slots, is_picked: NDArray[np.bool_]) -> Slots:
-    """Of positions in order of preference the first ``MAX_ROWS``; picked ones take the last places."""
-    if order.size <= MAX_ROWS:
-        return order
-    late = order[MAX_ROWS:]
-    late = late[is_picked[late]][:MAX_ROWS]
-    return np.concatenate((order[: MAX_ROWS - late.size], late))
+def _best(totals: Floats, picked: list[int]) -> Slots:
+    """Positions of those picked, in order, and of the best others; ``MAX_ROWS`` in all."""
+    others = totals.copy()
+    others[picked] = -np.inf
+    first = totals.size - MAX_ROWS + len(picked)
+    best = others.argpartition(first)[first:]
+    return np.array([*picked, *best.tolist()], dtype=np.intp)
