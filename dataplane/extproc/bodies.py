@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dataplane.extproc.events import AnswerBody, Effect, Proceed, StreamBody
+from dataplane.extproc.events import AnswerBody, AnswerTrailers, Effect, MetadataValues, Proceed, StreamBody
 from dataplane.headers import Headers
 
 MAX_CHUNK_BYTES: Final = 62_000
@@ -33,6 +33,17 @@ def stream(response: bool, body: bytes, end: bool) -> list[Effect]:
 def replace(response: bool, body: bytes, messages: int) -> list[Effect]:
     """One answer to each of so many messages: the first carries the whole body, the others nothing."""
     return [AnswerBody(response, UNCHANGED, body), *[AnswerBody(response, UNCHANGED, b"")] * (messages - 1)]
+
+
+def with_metadata(effects: list[Effect], metadata: MetadataValues | None) -> list[Effect]:
+    """The effects, the last of which also sets this dynamic metadata."""
+    last = effects[-1] if metadata and effects else None
+    if isinstance(last, StreamBody | AnswerTrailers):
+        last.metadata = metadata
+    elif isinstance(last, AnswerBody):
+        proceed = last.proceed
+        last.proceed = Proceed(proceed.set_headers, proceed.remove_headers, metadata)
+    return effects
 
 
 def announced_size(headers: Headers) -> int | None:

@@ -295,13 +295,16 @@ def encode(effect: Effect) -> tuple[bytes, ...]:
     if kind is AnswerBody:
         return (_answer_body(effect),)  # type: ignore[arg-type]
     if kind is AnswerTrailers:
-        return (b"\x32\x00" if effect.response else b"\x2a\x00",)  # type: ignore[union-attr]
+        return (_answer_trailers(effect),)  # type: ignore[arg-type]
     return (_immediate(effect),)  # type: ignore[arg-type]
 
 
 def _stream_body(effect: StreamBody) -> tuple[bytes, ...]:
     body = effect.body
     prefix = _stream_prefix(0x22 if effect.response else 0x1A, len(body), effect.end_of_stream)
+    if effect.metadata:
+        end = _END_OF_STREAM if effect.end_of_stream else b""
+        return prefix, body, end + field(0x42, _encode_struct(effect.metadata))
     return (prefix, body, _END_OF_STREAM) if effect.end_of_stream else (prefix, body)
 
 
@@ -330,6 +333,11 @@ def _answer_body(effect: AnswerBody) -> bytes:
         return _answer(effect.proceed, tag)
     mutation = field(0x0A, effect.body) if effect.body else _CLEAR_BODY
     return _encode_answer(effect.proceed, tag, field(0x1A, mutation))
+
+
+def _answer_trailers(effect: AnswerTrailers) -> bytes:
+    answer = b"\x32\x00" if effect.response else b"\x2a\x00"
+    return answer + field(0x42, _encode_struct(effect.metadata)) if effect.metadata else answer
 
 
 def _encode_answer(proceed: Proceed, tag: int, body_mutation: bytes = b"") -> bytes:

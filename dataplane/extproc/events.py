@@ -14,6 +14,9 @@ import msgspec
 
 from dataplane.headers import Headers
 
+MetadataValues = Mapping[str, Mapping[str, Any]]
+"""Dynamic metadata to set: namespace -> name -> value. Envoy takes those of namespaces it is told to."""
+
 
 class BodyMode(IntEnum):
     """Envoy's body processing modes, with the numbers of its API."""
@@ -134,7 +137,7 @@ class Proceed:
         self,
         set_headers: Sequence[tuple[str, bytes]] = (),
         remove_headers: Sequence[str] = (),
-        metadata: Mapping[str, Mapping[str, Any]] | None = None,
+        metadata: MetadataValues | None = None,
         clear_route_cache: bool = False,
         body: bytes | None = None,
         transform: BodyTransform | None = None,
@@ -183,12 +186,16 @@ class StreamBody(msgspec.Struct):
     response: bool
     body: bytes
     end_of_stream: bool
+    metadata: MetadataValues | None = None
+    """Dynamic metadata to set."""
 
 
 class AnswerTrailers(msgspec.Struct):
     """Answer to request or response trailers."""
 
     response: bool
+    metadata: MetadataValues | None = None
+    """Dynamic metadata to set."""
 
 
 Effect = AnswerHeaders | AnswerBody | StreamBody | AnswerTrailers | Reject

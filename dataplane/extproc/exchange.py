@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from dataplane.errors import RequestError
-from dataplane.extproc.events import Metadata, Proceed, Reject
+from dataplane.extproc.events import Metadata, MetadataValues, Proceed, Reject
 from dataplane.headers import DROPPED_REASON, Headers
 
 Decision = Proceed | Reject
@@ -78,9 +78,10 @@ class Exchange(Protocol):
         """
         ...
 
-    def on_response_chunk(self, chunk: bytes, end: bool) -> None:
+    def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
         """Watch the response body pass. ``end`` comes exactly once, if the body ends at all.
 
+        What is returned at the end becomes dynamic metadata, sent with the last answer about the body.
         An exception is reported and ends the watching, not the response.
         """
         ...

@@ -36,6 +36,7 @@ from dataplane.extproc.bodies import (
     set_length,
     stream,
     with_length,
+    with_metadata,
     without_length,
 )
 from dataplane.extproc.collected import BodyBudget, CollectedBody
@@ -48,6 +49,7 @@ from dataplane.extproc.events import (
     Effect,
     Event,
     Metadata,
+    MetadataValues,
     Modes,
     Reject,
     RequestBody,
@@ -389,15 +391,15 @@ class Session:
             return [] if full_duplex else [AnswerBody(True, UNCHANGED)]
         # A buffered body is one message, even when trailers or the part that did not fit follow.
         end = event.end_of_stream or (not full_duplex and mode in _ONE_MESSAGE)
-        if self._exchange.observes_response_body:
-            self._observe(event.body, end)
+        metadata = self._observe(event.body, end)
         if self._transform is not None:
-            return self._pass_transformed(self._transform, event.body, end)
-        if end:
-            self._complete_response()
-        if full_duplex:
-            return stream(True, event.body, end)
-        return [AnswerBody(True, UNCHANGED)]
+            effects = self._pass_transformed(self._transform, event.body, end)
+            return with_metadata(effects, metadata) if end else effects
+        if not end:
+            return stream(True, event.body, False) if full_duplex else [AnswerBody(True, UNCHANGED)]
+        self._complete_response()
+        effects = stream(True, event.body, True) if full_duplex else [AnswerBody(True, UNCHANGED)]
+        return with_metadata(effects, metadata)
 
     def _pass_transformed(self, transform: BodyTransform, chunk: bytes, end: bool) -> list[Effect]:
         body = transform.feed(chunk, end)
@@ -422,25 +424,26 @@ class Session:
         if self._response is RESPONSE_AWAITED:
             self._begin_response()
         effects: list[Effect] = []
+        metadata: MetadataValues | None = None
         if self._response is RESPONSE_OPEN:
-            if self._exchange.observes_response_body:
-                self._observe(b"", True)
+            metadata = self._observe(b"", True)
             if self._transform is not None:
                 rest = self._transform.feed(b"", True)
                 if rest and self._modes.response is _FULL_DUPLEX_STREAMED:
                     effects = stream(True, rest, False)
             self._complete_response()
-        effects.append(AnswerTrailers(True))
+        effects.append(AnswerTrailers(True, metadata))
         return effects
 
-    def _observe(self, chunk: bytes, end: bool) -> None:
-        if self._is_observer_broken:
-            return
+    def _observe(self, chunk: bytes, end: bool) -> MetadataValues | None:
+        if self._is_observer_broken or not self._exchange.observes_response_body:
+            return None
         try:
-            self._exchange.on_response_chunk(chunk, end)
+            return self._exchange.on_response_chunk(chunk, end)
         except Exception as error:  # noqa: BLE001 - a defect in an observer must not cost the client its response
             self._is_observer_broken = True
             self._on_defect(error)
+            return None
 
     def _complete_response(self) -> None:
         self._response = RESPONSE_COMPLETE

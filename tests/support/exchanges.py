@@ -8,6 +8,7 @@ from dataplane.extproc.events import (
     Effect,
     Event,
     Metadata,
+    MetadataValues,
     Modes,
     Proceed,
     Reject,
@@ -81,6 +82,7 @@ class RecordingExchange:
         observes_response_body: bool = True,
         on_chunk: Exception | None = None,
         on_end: Exception | None = None,
+        metadata: MetadataValues | None = None,
     ) -> None:
         self.decision = decision
         self.response = response
@@ -88,6 +90,7 @@ class RecordingExchange:
         self.observes_response_body = observes_response_body
         self.chunk_error = on_chunk
         self.end_error = on_end
+        self.metadata = metadata
         self.requests: list[HttpRequest] = []
         self.responses: list[HttpResponse] = []
         self.chunks: list[tuple[bytes, bool]] = []
@@ -105,10 +108,11 @@ class RecordingExchange:
         assert decision is not None
         return decision
 
-    def on_response_chunk(self, chunk: bytes, end: bool) -> None:
+    def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
         self.chunks.append((chunk, end))
         if self.chunk_error is not None:
             raise self.chunk_error
+        return self.metadata if end else None
 
     def on_end(self, ending: Ending) -> None:
         self.endings.append(ending)
