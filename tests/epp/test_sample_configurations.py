@@ -15,11 +15,34 @@ import pytest
 import yaml
 
 from cli.main import main
+from dataplane.extproc.exchange import Ending
+from epp.app import Picker
 from epp.config_schema import config_schema
 from epp.graph.registry import REGISTRY
+from epp.options import EppOptions
+from tests.support.request_path import destination, http_request
 
 FOLDER = Path(__file__).parents[1] / "vectors/configs"
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(".expected.yaml"))
+LABELS = {
+    "example.com/base-model": "small",
+    "example.com/set": "chat",
+    "disaggregatedset.x-k8s.io/revision": "one",
+    "tier": "gold",
+}
+ROLES = {1: "prefill", 2: "encode", 3: "decode", 4: "decode"}
+ENDPOINTS = [
+    {
+        "name": f"e{port}",
+        "address": "127.0.0.1",
+        "port": str(port),
+        "labels": {**LABELS, "llm-d.ai/role": role, "disaggregatedset.x-k8s.io/role": role},
+    }
+    for port, role in ROLES.items()
+]
+STAGED = ("header-chosen", "multimodal-epd", "pd-", "session-affinity-stages", "topology")
+"""Files whose destination must be a decode endpoint; all others may send a request anywhere."""
+
 VALIDATOR = jsonschema.Draft7Validator(config_schema(REGISTRY))
 
 each_file = pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
@@ -68,6 +91,37 @@ def outline(shown: str) -> dict[str, Any]:
     }
 
 
+def picker_of(file: Path, folder: Path) -> Picker | None:
+    """A picker of the endpoints with the file's configuration; None when that is refused."""
+    expected = expectation(file)
+    if "errors" in expected or any(kind not in REGISTRY for kind in types_of(file)):
+        return None
+    endpoints = folder / "endpoints.yaml"
+    endpoints.write_text(yaml.safe_dump({"endpoints": ENDPOINTS}))
+    text = file.read_text().replace("/etc/epp/endpoints.yaml", str(endpoints))
+    options = EppOptions(
+        grpc_port=0,
+        grpc_health_port=0,
+        metrics_port=0,
+        host="127.0.0.1",
+        metrics_host="127.0.0.1",
+        secure_serving=False,
+        config_text=text,
+        endpoints_file="" if str(endpoints) in text else str(endpoints),
+        allow_experimental_plugins=bool(expected.get("experimental")),
+        external_plugins=False,
+    )
+    return Picker(options)
+
+
+def destinations(file: Path) -> set[str]:
+    """Where a request may be sent under a file."""
+    if file.stem == "wide-ep-data-parallel":
+        return {"127.0.0.1:8200"}  # the primary port, whichever rank was chosen
+    ports = [port for port, role in ROLES.items() if role == "decode" or not file.stem.startswith(STAGED)]
+    return {f"127.0.0.1:{port}" for port in ports}
+
+
 @each_file
 def test_a_sample_loads_or_is_refused_for_what_is_missing(file: Path, capsys: pytest.CaptureFixture[str]):
     expected = expectation(file)
@@ -86,6 +140,21 @@ def test_a_sample_loads_or_is_refused_for_what_is_missing(file: Path, capsys: py
         comes_to = outline(shown)
         spoken_of = comes_to if "missing" not in expected else comes_to.keys() & expected.keys()
         assert {name: comes_to[name] for name in spoken_of} == {name: expected[name] for name in spoken_of}
+
+
+@each_file
+async def test_a_sample_that_loads_decides(file: Path, tmp_path: Path):
+    picker = picker_of(file, tmp_path)
+    if picker is None:
+        return
+    await picker.start()
+    try:
+        exchange = picker.handler.open()
+        decision = exchange.on_request(http_request(), lambda decision: None)
+        assert destination(decision).partition(",")[0] in destinations(file)
+        exchange.on_end(Ending.DISCONNECT)
+    finally:
+        await picker.stop()
 
 
 @each_file
