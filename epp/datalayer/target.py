@@ -167,8 +167,8 @@ class Target:
             self._forget()
             self._prepare()
         if not self._authority:
-            detail = f"{self._shared.source.name} has no address to poll"
-            self._report("no address", detail, "give it a nodeAddress, or set useNodeAddress: false")
+            detail, hint = "no address to poll is known", "check what discovery says of the endpoint"
+            self._report("no address", detail, hint)
             return
         self._since = now
         connection = self._connection

@@ -96,13 +96,13 @@ def endpoint_attributes(sources: Sources, instances: Instances) -> Sequence[Data
 def _check_notified(
     entry: DataSourceSpec, source: NotificationSource, path: str, instances: Instances
 ) -> None:
-    """What is bound to a notification source must be able to hear; it hears whether it is bound or not."""
+    """Those who can hear do, whether they are bound or not; one that has no use for it is named."""
     for j, reference in enumerate(entry.extractors):
         at = f"{path}.extractors[{j}].pluginRef"
         plugin = instances.lookup(reference.plugin_ref, at)
         if plugin is not None and not isinstance(plugin, (EndpointExtractor, EndpointObserver)):
-            instances.problem(
-                f"the plugin '{reference.plugin_ref}' takes no {source.notifies_of} notifications", at
+            instances.warnings.append(
+                f"{at}: the plugin '{reference.plugin_ref}' does without {source.notifies_of} notifications"
             )
 
 

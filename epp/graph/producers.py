@@ -70,7 +70,8 @@ def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instanc
             "dataLayer",
         )
         return None
-    if key.producer:
+    plugin_type = DEFAULT_PRODUCERS.get(key.type_name)
+    if key.producer and key.producer != plugin_type:
         named = instances.by_name.get(key.producer)
         if instances.failed_as(key.producer):
             return None
@@ -79,7 +80,6 @@ def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instanc
             reason = "which no data source feeds; list it under one in dataLayer.sources"
         instances.problem(f"'{name}' consumes {key.type_name} of '{key.producer}', {reason}", "plugins")
         return None
-    plugin_type = DEFAULT_PRODUCERS.get(key.type_name)
     if plugin_type is None and instances.unresolved:
         return None
     if plugin_type is None:

@@ -38,6 +38,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "header-based-testing-filter": "epp.plugins.filters.header_based_testing:HeaderBasedTestingFilter",
     "utilization-filter": "epp.plugins.filters.utilization:UtilizationFilter",
     "prefix-cache-affinity-filter": "epp.plugins.filters.prefix_cache_affinity:PrefixCacheAffinityFilter",
+    "topology-affinity-filter": "epp.plugins.filters.topology_affinity:TopologyAffinityFilter",
     "endpoint-attribute-filter": "epp.plugins.filters.endpoint_attribute:EndpointAttributeFilter",
     "context-length-aware": "epp.plugins.filters.context_length:ContextLengthAware",
     # scorers
@@ -53,6 +54,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "mm-embeddings-cache-scorer": "epp.plugins.scorers.media_embeddings:MediaEmbeddingsScorer",
     "no-hit-lru-scorer": "epp.plugins.scorers.no_hit_lru:NoHitLruScorer",
     "header-label-affinity-scorer": "epp.plugins.scorers.header_label_affinity:HeaderLabelAffinityScorer",
+    "topology-affinity-scorer": "epp.plugins.scorers.topology_affinity:TopologyAffinityScorer",
     "endpoint-attribute-scorer": "epp.plugins.scorers.endpoint_attribute:EndpointAttributeScorer",
     # pickers
     "max-score-picker": "epp.plugins.pickers.max_score:MaxScorePicker",
@@ -74,6 +76,12 @@ BUILTIN: Final[Mapping[str, str]] = {
     # data layer
     "metrics-data-source": "epp.plugins.sources.model_server_metrics:ModelServerMetricsSource",
     "core-metrics-extractor": "epp.plugins.extractors.core_metrics:CoreMetricsExtractor",
+    "models-data-source": "epp.plugins.sources.models:ModelsSource",
+    "models-data-extractor": "epp.plugins.extractors.models:ModelsExtractor",
+    "dcgm-data-source": "epp.plugins.sources.dcgm:DcgmSource",
+    "dcgm-extractor": "epp.plugins.extractors.dcgm:DcgmExtractor",
+    "endpoint-notification-source": "epp.plugins.sources.endpoint_notification:EndpointNotificationSource",
+    "topology-extractor": "epp.plugins.extractors.topology:TopologyExtractor",
     "file-discovery": "epp.plugins.discovery.file:FileDiscovery",
 }
 
