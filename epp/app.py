@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import random
 import signal
 import sys
@@ -55,6 +56,7 @@ from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
 from epp.reload import Reloader, revision_of
 from epp.resilience.guard import Guard
+from epp.tracing.setup import Tracing, read_settings
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +148,12 @@ class Picker:
         self.handle = Handle(self.table, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, no secret
         self.objects = ObjectHolder()
         self.guard = Guard(self.table, SYSTEM_CLOCK, self.handle.rng, self.metrics.numbers)
-        self.assembler = Assembler(options, self.handle, self.metrics, self.objects, self.guard)
+        settings = read_settings(os.environ) if options.tracing else None
+        self.tracing = None if settings is None else Tracing(settings, os.environ)
+        with_spans = self.tracing is not None
+        self.assembler = Assembler(
+            options, self.handle, self.metrics, self.objects, self.guard, with_spans=with_spans
+        )
         text = read_config(options)
         revision = revision_of(text)
         self.current = self.assembler.assemble(self._load(text), revision, None)
@@ -161,6 +168,7 @@ class Picker:
             SYSTEM_CLOCK,
             emit_scores=options.emit_endpoint_scores,
             explain=ExplainPolicy.of(options.explain_sampling, options.explain_header),
+            tracer=None if self.tracing is None else self.tracing.tracer,
         )
         self.processor = ExternalProcessor(
             self.handler.open,
@@ -324,6 +332,8 @@ class Picker:
         self.current.scraper.stop()
         await self.health_server.stop()
         await self.admin.stop()
+        if self.tracing is not None:
+            await self.tracing.stop()
 
 
 def read_config(options: EppOptions) -> bytes:

@@ -66,12 +66,15 @@ class Assembler:
         metrics: EppMetrics,
         objects: ObjectHolder,
         guard: Guard,
+        *,
+        with_spans: bool = False,
     ) -> None:
         self._guard = guard
         self._options = options
         self._handle = handle
         self._metrics = metrics
         self._objects = objects
+        self._with_spans = with_spans
 
     def assemble(self, graph: PluginGraph, revision: str, current: Assembly | None) -> Assembly:
         """A new assembly, nothing of which runs yet. ``ConfigError`` when the graph cannot be run."""
@@ -97,6 +100,7 @@ class Assembler:
             SYSTEM_CLOCK,
             objects=self._objects,
             use_subset=not options.disable_endpoint_subset_filter,
+            with_spans=self._with_spans,
             revision=revision,
             guard=self._guard,
         )

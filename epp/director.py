@@ -39,6 +39,7 @@ from epp.objects.snapshot import ObjectHolder
 from epp.resilience.guard import Guard, Trials
 from epp.scheduling.profile import recorder
 from epp.scheduling.scheduler import Scheduler
+from epp.tracing.scheduler import TracedScheduler
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Director:
         *,
         objects: ObjectHolder | None = None,
         use_subset: bool = True,
+        with_spans: bool = False,
         revision: str = "",
         guard: Guard | None = None,
     ) -> None:
@@ -102,9 +104,9 @@ class Director:
         resilience = graph.config.resilience
         self._named_endpoints = resilience.fallback_endpoints if guard is not None else 1
         slow_start = guard.slow_start if guard is not None and resilience.slow_start.enabled else None
-        self._scheduler = Scheduler(
-            graph, timings=timings, hold_back=slow_start.hold_back if slow_start is not None else None
-        )
+        hold_back = slow_start.hold_back if slow_start is not None else None
+        self._scheduler = Scheduler(graph, timings=timings, hold_back=hold_back)
+        self._traced_scheduler = TracedScheduler(graph, timings, hold_back) if with_spans else None
         self._read_headers = [
             (p.process_request_headers, recorder(timings, "RequestHeaderProcessor", p))
             for p in graph.request_header_processors
@@ -230,7 +232,10 @@ class Director:
     def _schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
         start = perf_counter()
         try:
-            result = self._scheduler.schedule(request, candidates)
+            if self._traced_scheduler is None or request.spans is None:
+                result = self._scheduler.schedule(request, candidates)
+            else:
+                result = self._traced_scheduler.schedule(request, candidates)
         except RequestError:
             self._metrics.schedule_failed(request.target_model)
             if request.trace is not None:

@@ -31,6 +31,7 @@ from epp.explain.policy import ExplainPolicy
 from epp.interfaces.attributes import PREFIX_MATCH
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.request_control import ResponseReader
+from epp.interfaces.spans import RequestSpans, RequestTracer
 from epp.metrics import EppMetrics, RequestMetrics
 
 MODEL_SERVER_ERROR: Final = "ModelServerError"
@@ -54,6 +55,7 @@ class PickerHandler:
         *,
         emit_scores: bool = False,
         explain: ExplainPolicy | None = None,
+        tracer: RequestTracer | None = None,
     ) -> None:
         self.director = director
         self.metrics = metrics
@@ -62,6 +64,7 @@ class PickerHandler:
         self.emit_scores = emit_scores
         self.explain = explain
         """Says which decisions are traced; None = none ever is."""
+        self.tracer = tracer
         self._answers: dict[str, Proceed] = {}
 
     def open(self) -> PickerExchange:
@@ -122,6 +125,7 @@ class PickerExchange:
         "_metrics",
         "_reader",
         "_record",
+        "_spans",
         "_started_at",
         "_summary",
         "observes_response_body",
@@ -137,6 +141,7 @@ class PickerExchange:
         self._record: DecisionRecord | None = None
         self._explanation: bytes | None = None
         """The decision in one line, for a client that asked for it."""
+        self._spans: RequestSpans | None = None
         self._summary = ResponseSummary()
         self._started_at = 0.0
         self._last_chunk_at = 0.0
@@ -148,10 +153,14 @@ class PickerExchange:
         started = perf_counter()
         self._started_at = self._handler.clock()
         inference: InferenceRequest | None = None
+        tracer = self._handler.tracer
+        spans = self._spans = None if tracer is None else tracer.begin(request.headers)
         try:
             inference, parser = self._director.parse(request)
             if explain is not None:
                 explain.consider(inference)
+            if spans is not None and spans.is_recording:
+                inference.spans = spans
             metrics = self._metrics_of(inference)
             admitted = self._admitted = self._director.admit(inference, parser, request)
         except RequestError as error:
@@ -166,6 +175,9 @@ class PickerExchange:
         record = self._note(inference, duration, admitted)
         if inference.trace is not None and explain is not None and explain.is_asked(request.headers):
             self._explanation = explain.line(record)
+        if spans is not None:
+            admitted.set_headers.update(spans.propagation)
+            spans.decided(inference, admitted.result.endpoints[0].key)
         return self._handler.answer(admitted)
 
     def _metrics_of(self, request: InferenceRequest) -> RequestMetrics:
@@ -179,6 +191,9 @@ class PickerExchange:
     ) -> DecisionRecord:
         metrics = self._metrics or self._handler.metrics.for_request("", "", "", 0)
         metrics.error(error.code)
+        spans, self._spans = self._spans, None
+        if spans is not None:
+            spans.refused(request, error)
         if request is None:
             request = self._director.unparsed(http)
         record = self._note(request, perf_counter() - started, None)
@@ -280,8 +295,13 @@ class PickerExchange:
         summary = self._summary
         summary.cause = ending.value if ending in (Ending.NATURAL, Ending.DISCONNECT) else "error"
         admitted, self._admitted = self._admitted, None
-        if admitted is None:
-            return
+        if admitted is not None:
+            self._settle(admitted, summary)
+        spans, self._spans = self._spans, None
+        if spans is not None:
+            spans.ended(summary)
+
+    def _settle(self, admitted: Admitted, summary: ResponseSummary) -> None:
         try:
             if self._reader is not None:
                 summary.usage = self._reader.finish()

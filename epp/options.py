@@ -49,7 +49,6 @@ _ABSENT: Final = {
 """Flags that ask for what this build does not have, and what to do instead."""
 
 _NO_EFFECT: Final = {
-    "tracing": "this build exports no spans",
     "enable-pprof": "there are no Go profiles; /metrics and /debug/decisions show what goes on",
     "metrics-endpoint-auth": "metrics and debug pages are served to everybody who reaches the port; restrict "
     "it with --metrics-host or a network policy",
@@ -93,7 +92,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("refresh-metrics-interval", Kind.DURATION, "50ms", "time between two scrapes of an endpoint"),
     Flag("refresh-prometheus-metrics-interval", Kind.DURATION, "5s", "no effect: computed when asked for"),
     Flag("metrics-staleness-threshold", Kind.DURATION, "2s", "age at which metrics are not trusted"),
-    Flag("tracing", Kind.SWITCH, "true", "OpenTelemetry; no effect, this build exports no spans"),
+    Flag("tracing", Kind.SWITCH, "true", "spans of requests, exported as OTEL_* variables say"),
     Flag("health-checking", Kind.SWITCH, "false", "answer health checks on the ext_proc port as well"),
     Flag("enable-pprof", Kind.SWITCH, "true", "Go profiles; no effect"),
     Flag("secure-serving", Kind.SWITCH, "true", "TLS on the ext_proc port"),
@@ -162,6 +161,7 @@ class EppOptions:
     """off: the header is ignored; id: its requests are traced; full: and the response shows endpoints."""
     refresh_metrics_interval: float = 0.05
     metrics_staleness_threshold: float = 2.0
+    tracing: bool = True
     health_checking: bool = False
     secure_serving: bool = True
     cert_path: str = ""

@@ -14,6 +14,7 @@ from dataplane.headers import Headers
 from dataplane.plugin.base import DataKey
 
 if TYPE_CHECKING:
+    from epp.interfaces.spans import RequestSpans
     from epp.interfaces.trace import DecisionTrace
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class InferenceRequest:
         "priority",
         "received_at",
         "request_id",
+        "spans",
         "stage",
         "target_model",
         "trace",
@@ -109,6 +111,8 @@ class InferenceRequest:
         """Where in the director's order it is, or was when it was refused."""
         self.trace: DecisionTrace | None = None
         """Collects what its decision is based on, when somebody is to see that."""
+        self.spans: RequestSpans | None = None
+        """Its spans, if they are recorded."""
 
     def get(self, key: DataKey[T]) -> T | None:
         """The value a producer left under ``key``."""
@@ -145,3 +149,9 @@ class ResponseSummary(msgspec.Struct):
     response_bytes: int = 0
     events: int = 0
     """Server-sent data events other than [DONE]; 0 for a plain response."""
+
+    @property
+    def tokens(self) -> tuple[int | None, int | None, int | None]:
+        """Prompt, cached and generated tokens as the model server reports them."""
+        usage = self.usage or Usage()
+        return usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens

@@ -6,7 +6,7 @@ is seen by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -43,7 +43,8 @@ class SchedulingPlugins(Protocol):
 class Scheduler:
     """Schedules requests with one plugin graph. ``timings`` is told how long each plugin takes.
 
-    ``hold_back`` lowers the totals of endpoints that are warming up.
+    ``hold_back`` lowers the totals of endpoints that are warming up. ``wrap`` may put something between a
+    profile and whoever runs it.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class Scheduler:
         *,
         timings: PluginTimings | None = None,
         hold_back: HoldBack | None = None,
+        wrap: Callable[[Profile], SchedulingProfile] | None = None,
     ) -> None:
         self._handler = graph.profile_handler
+        timed = {name: profile.timed(timings, hold_back) for name, profile in graph.profiles.items()}
         self._profiles: dict[str, SchedulingProfile] = {
-            name: profile.timed(timings, hold_back) for name, profile in graph.profiles.items()
+            name: profile if wrap is None else wrap(profile) for name, profile in timed.items()
         }
         self._record_next = recorder(timings, PROFILE_PICKER_POINT, self._handler)
         self._record_process = recorder(timings, PROCESS_RESULTS_POINT, self._handler)

@@ -1,0 +1,1 @@
+"""Spans of requests. ``setup`` decides whether there are any, ``otel`` alone loads the OpenTelemetry SDK."""
