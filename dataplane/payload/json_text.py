@@ -1,0 +1,40 @@
+"""The lexis of JSON as bytes, for code that edits a text in place instead of writing it anew.
+
+What is edited here has been read by a JSON decoder before, or will be judged by one later: these expressions
+find their way through any valid text, and through an invalid one without failing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import msgspec
+
+STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+"""A whole string, quotes included. Quantifiers are possessive: no input makes them step back."""
+
+SPACE: Final = re.compile(rb"[ \t\r\n]*+")
+
+BETWEEN_BRACKETS: Final = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+"""Everything up to the next bracket, or to a string that is not whole."""
+
+
+def string(text: str) -> bytes:
+    """A text as a JSON string; characters that UTF-8 cannot say are escaped."""
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        return json.dumps(text).encode()
+
+
+def says(token: bytes, text: str) -> bool:
+    """Whether a whole string token, quotes included, says ``text``, however it is spelt."""
+    if b"\\" not in token:
+        return token[1:-1] == text.encode("utf-8", "surrogatepass")
+    try:
+        found: object = json.loads(token)
+    except ValueError:
+        return False
+    return found == text
