@@ -99,6 +99,7 @@ class Assembler:
             self._metrics,
             SYSTEM_CLOCK,
             objects=self._objects,
+            rng=self._handle.rng,
             use_subset=not options.disable_endpoint_subset_filter,
             with_spans=self._with_spans,
             revision=revision,

@@ -9,6 +9,7 @@ decide on the same view of the load.
 from __future__ import annotations
 
 import logging
+import random
 from time import perf_counter
 from typing import Final
 from uuid import uuid4
@@ -35,6 +36,7 @@ from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
 from epp.interfaces.request_control import Parser, ResponseHead, ResponseHeaderProcessor
 from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
+from epp.model_names import ModelNames
 from epp.objects.snapshot import ObjectHolder
 from epp.resilience.guard import Guard, Trials
 from epp.scheduling.profile import recorder
@@ -86,6 +88,7 @@ class Director:
         clock: Clock,
         *,
         objects: ObjectHolder | None = None,
+        rng: random.Random | None = None,
         use_subset: bool = True,
         with_spans: bool = False,
         revision: str = "",
@@ -98,6 +101,8 @@ class Director:
         self._metrics = metrics
         self._clock = clock
         self._objects = objects or ObjectHolder()
+        rng = rng or random.Random()  # noqa: S311 - shares out requests, no secret
+        self._names = ModelNames(self._objects, rng, metrics, clock)
         self._use_subset = use_subset
         timings = metrics.plugin_timings
         self._guard = guard
@@ -136,6 +141,7 @@ class Director:
         request = InferenceRequest(_request_id(headers), path, headers, body, parsed, self._clock())
         request.objective = headers.control(OBJECTIVE)
         request.priority = self._objects.current.priority_of(request.objective)
+        self._names.apply(request, parser)
         for read, record in self._read_headers:
             start = perf_counter()
             read(request)

@@ -12,7 +12,7 @@ from typing import Final
 
 from dataplane.clock import Clock
 from dataplane.errors import RequestError
-from dataplane.extproc.events import Proceed
+from dataplane.extproc.events import BodyTransform, Proceed
 from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
 from dataplane.headers import (
     CONTROL_HEADERS,
@@ -33,6 +33,7 @@ from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.request_control import ResponseReader
 from epp.interfaces.spans import RequestSpans, RequestTracer
 from epp.metrics import EppMetrics, RequestMetrics
+from epp.model_names import restorer
 
 MODEL_SERVER_ERROR: Final = "ModelServerError"
 """Error code under which answers other than 2xx of a model server are counted."""
@@ -77,9 +78,10 @@ class PickerHandler:
         destination = endpoints[0].key if len(endpoints) == 1 else ",".join(e.key for e in endpoints)
         destination = admitted.set_headers.get(DESTINATION_ENDPOINT, destination)
         request = admitted.request
+        body, request.new_body = request.new_body, None
         remove = request.headers.present(STRIPPED_UPSTREAM)
         has_id = bool(request.headers.raw(REQUEST_ID))
-        if has_id and not remove and not admitted.set_headers and not self.emit_scores:
+        if body is None and has_id and not remove and not admitted.set_headers and not self.emit_scores:
             return self._plain_answer(destination)
         metadata: dict[str, object] = {DESTINATION_ENDPOINT: destination}
         if self.emit_scores:
@@ -92,6 +94,7 @@ class PickerHandler:
             remove_headers=[name for name in remove if name not in changes],
             metadata={LB_NAMESPACE: metadata},
             clear_route_cache=True,
+            body=body,
         )
 
     def _plain_answer(self, destination: str) -> Proceed:
@@ -243,14 +246,18 @@ class PickerExchange:
             self._choose_reader(admitted, response.status)
         stale = response.headers.present(CONTROL_HEADERS)
         added: list[tuple[str, bytes]] = []
+        transform: BodyTransform | None = None
+        if admitted is not None and admitted.request.target_model is not admitted.request.model:
+            transform = restorer(admitted.request, admitted.parser, response.headers)
         if admitted is not None and self._director.sets_response_headers:
             added = self._director.response_headers(admitted, response, summary.served)
         if self._explanation is not None:
             added.append((EXPLAIN, self._explanation))
             stale = [name for name in stale if name != EXPLAIN]
         self._handler.metrics.processed_response(perf_counter() - started)
-        if stale or added:
-            return Proceed(set_headers=[*_RESPONSE_SEEN.set_headers, *added], remove_headers=stale)
+        if stale or added or transform is not None:
+            set_headers = [*_RESPONSE_SEEN.set_headers, *added]
+            return Proceed(set_headers=set_headers, remove_headers=stale, transform=transform)
         return _RESPONSE_SEEN
 
     def _choose_reader(self, admitted: Admitted, status: int) -> None:

@@ -11,7 +11,7 @@ make a process remember more than a named number of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 MAX_LABEL_VALUES: Final = 1000
@@ -131,17 +131,25 @@ class Family(Generic[N]):
 class LabelCap:
     """Keeps the first ``limit`` distinct values of a label and folds the rest into ``other``."""
 
-    __slots__ = ("_folded", "limit")
+    __slots__ = ("_folded", "_kept", "limit")
 
     def __init__(self, limit: int = MAX_LABEL_VALUES) -> None:
         self.limit = limit
+        self._kept = 0
         self._folded: dict[str, str] = {}
+
+    def keep(self, values: Iterable[str]) -> None:
+        """Never fold these, which the operator chose, whatever clients bring; at most ``limit`` of them."""
+        for value in values:
+            if value not in self._folded and self._kept < self.limit:
+                self._folded[value] = label_value(value)
+                self._kept += 1
 
     def fold(self, value: str) -> str:
         """The value to count under."""
         folded = self._folded.get(value)
         if folded is None:
-            folded = label_value(value) if len(self._folded) < self.limit else OTHER
+            folded = label_value(value) if len(self._folded) < self.limit + self._kept else OTHER
             if folded != OTHER:
                 self._folded[value] = folded
         return folded

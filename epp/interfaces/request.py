@@ -5,7 +5,7 @@ Owned by the director from parse to the end of the response; plugins read it and
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -46,8 +46,19 @@ class Medium(msgspec.Struct):
     """Length of an audio clip."""
 
 
+class ModelUse(IntEnum):
+    """What it means when a request names no model."""
+
+    NONE = 0
+    """Nothing: the API has none, or it is named elsewhere. None is ever supplied."""
+    OPTIONAL = 1
+    """The model server has a default; an operator's rule may supply another."""
+    REQUIRED = 2
+    """The request is refused, unless a rule supplies one."""
+
+
 class ParsedBody(msgspec.Struct):
-    """What a parser understands of a request body; the bytes themselves are never changed by parsing."""
+    """What a parser understands of a request body, which parsing never changes."""
 
     model: str = ""
     stream: bool = False
@@ -61,6 +72,7 @@ class ParsedBody(msgspec.Struct):
     cache_salt: str = ""
     media: list[Medium] | None = None
     """Parts of ``prompt_text`` that are no text, in their order; None when there are none."""
+    model_use: ModelUse = ModelUse.NONE
 
 
 class InferenceRequest:
@@ -72,6 +84,7 @@ class InferenceRequest:
         "fairness_id",
         "headers",
         "model",
+        "new_body",
         "objective",
         "parsed",
         "path",
@@ -101,6 +114,9 @@ class InferenceRequest:
         self.parsed = parsed
         self.model = parsed.model
         self.target_model = parsed.model
+        """What the model servers are asked for."""
+        self.new_body: bytes | None = None
+        """What is sent instead of ``body``, until it is on its way; None = ``body`` as it came."""
         self.objective = ""
         self.priority = 0
         self.fairness_id = "default-flow"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
+from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
 from dataplane.plugin.base import DataKey
 from epp.interfaces.endpoint import Candidates, Endpoint
@@ -39,6 +40,25 @@ class Parser(Protocol):
 
     def response_reader(self, streaming: bool) -> ResponseReader | None:
         """A reader for one response; None when this API's responses are of no interest."""
+        ...
+
+
+@runtime_checkable
+class ModelNameRewriter(Protocol):
+    """What a parser may be able to do: have another model asked for, without the client noticing."""
+
+    def rename_model(self, body: bytes, parsed: ParsedBody, target: str) -> bytes:
+        """The body, which ``parse`` has understood, with ``target`` as its model and no other change.
+
+        ``BadRequestError`` when it has no place for one.
+        """
+        ...
+
+    def model_restorer(self, streaming: bool, target: str, model: str) -> BodyTransform | None:
+        """What replaces ``target`` by ``model`` in a JSON response, or with ``streaming`` in its events.
+
+        None when responses of this API name no model.
+        """
         ...
 
 

@@ -159,6 +159,11 @@ class ProcessFamilies:
             "Stages that were wanted but found no endpoint, so that requests went on without them.",
             (*PLUGIN_LABELS, "stage"),
         )
+        self.rewrites = metrics.counter(
+            PREFIX + "model_rewrite_decisions_total",
+            "Requests whose model a rule of a model rewrite decided.",
+            ("model_rewrite_name", "model_name", "target_model"),
+        )
         self.hit_ratio = metrics.histogram(
             PREFIX + "prefix_indexer_hit_ratio",
             "Share of the prompt that the chosen endpoint is believed to hold.",

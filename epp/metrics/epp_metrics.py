@@ -7,12 +7,20 @@ what is kept is bounded by the same caps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import Final, Protocol
 
 from dataplane.observability.exposition import MetricSet
-from dataplane.observability.numbers import MAX_SERIES, OTHER, Counter, Family, Histogram, LabelCap
+from dataplane.observability.numbers import (
+    MAX_SERIES,
+    OTHER,
+    Counter,
+    Family,
+    Histogram,
+    LabelCap,
+    label_value,
+)
 from dataplane.plugin.base import TypedName
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 from epp.metrics import pool
@@ -139,6 +147,16 @@ class EppMetrics:
         self._process.disagg_decisions.child(handler.name, handler.type, model, decision).value += 1
         for stage in left_out:
             self._process.disagg_left_out.child(handler.name, handler.type, stage).value += 1
+
+    def model_rewritten(self, rewrite: str, model: str, target_model: str) -> None:
+        """A rule of the model rewrite of this name has decided what a request for ``model`` is served by."""
+        labels = (label_value(rewrite), self._models.fold(model), label_value(target_model))
+        self._process.rewrites.child(*labels).value += 1
+
+    def keep_models(self, models: Iterable[str], target_models: Iterable[str]) -> None:
+        """Count these under their own names, however many others clients ask for."""
+        self._models.keep(models)
+        self._targets.keep(target_models)
 
     def schedule_failed(self, target_model: str) -> None:
         """A decision found no endpoint."""

@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
-MAX_MODEL_NAME_BYTES: Final = 1024
-"""Longest model name, in UTF-8, that a request can be given; also what restoring it may hold back."""
+from dataplane.payload.member_scanner import MAX_TEXT_BYTES
+
+MAX_MODEL_NAME_BYTES: Final = MAX_TEXT_BYTES
+"""Longest model name, in UTF-8, that a request can be given: longer ones could not be restored."""
 
 MIN_WEIGHT: Final = 1
 MAX_WEIGHT: Final = 1_000_000

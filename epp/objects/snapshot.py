@@ -77,6 +77,11 @@ class PoolObjects:
         return None if choice is None else choice.pick(rng)
 
     @property
+    def models(self) -> frozenset[str]:
+        """Every requested name that a rule matches exactly."""
+        return frozenset(self._exact)
+
+    @property
     def targets(self) -> frozenset[str]:
         """Every model name that a rule may choose."""
         return frozenset(

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import MediaKind, Medium, ParsedBody
+from epp.interfaces.request import MediaKind, Medium, ModelUse, ParsedBody
 from epp.plugins.json_body import NOTHING, TextPart, decode
 from epp.plugins.media import MediaParts
 from epp.plugins.prompts import output_limit
@@ -68,8 +68,7 @@ _count: Final = msgspec.json.Decoder(CountBody)
 def parse_messages(body: bytes) -> ParsedBody:
     """``messages``: a model and at least one message are required."""
     parsed = parse_unnamed_messages(body)
-    if not parsed.model:
-        raise BadRequestError("model not found in request body", param="model")
+    parsed.model_use = ModelUse.REQUIRED
     return parsed
 
 
@@ -91,7 +90,7 @@ def parse_unnamed_messages(body: bytes) -> ParsedBody:
 def parse_count(body: bytes) -> ParsedBody:
     """``messages/count_tokens``: nothing is computed, so nothing is required and no prompt is known."""
     try:
-        return ParsedBody(decode(body, _count).model)
+        return ParsedBody(decode(body, _count).model, model_use=ModelUse.OPTIONAL)
     except BadRequestError:
         return ParsedBody()
 

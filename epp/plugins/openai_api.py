@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import ParsedBody
+from epp.interfaces.request import ModelUse, ParsedBody
 from epp.plugins.json_body import NOTHING, decode
 from epp.plugins.openai_body import ChatBody, CompletionBody, EmbeddingBody, Item, ResponsesBody, chat_text
 from epp.plugins.prompts import check_tokens, output_limit, token_list_bytes
@@ -26,7 +26,7 @@ Prompt = str | list[str | int | list[int]]
 def parse_chat(body: bytes) -> ParsedBody:
     """``chat/completions``: a model and at least one message are required."""
     parsed = parse_unnamed_chat(body)
-    _model(parsed.model)
+    parsed.model_use = ModelUse.REQUIRED
     return parsed
 
 
@@ -50,7 +50,7 @@ def parse_unnamed_chat(body: bytes) -> ParsedBody:
 def parse_completion(body: bytes) -> ParsedBody:
     """``completions``: the prompt is a text, texts, token ids or lists of token ids."""
     parsed = parse_unnamed_completion(body)
-    _model(parsed.model)
+    parsed.model_use = ModelUse.REQUIRED
     return parsed
 
 
@@ -74,7 +74,7 @@ def parse_image(body: bytes) -> ParsedBody:
     image = decode(body, _completion)
     if image.prompt is None:
         raise BadRequestError("prompt is required: a text", param="prompt")
-    parsed = ParsedBody(_model(image.model), image.stream is True)
+    parsed = ParsedBody(image.model, image.stream is True, model_use=ModelUse.REQUIRED)
     _set_prompt(parsed, image.prompt, "prompt")
     return parsed
 
@@ -84,7 +84,7 @@ def parse_embedding(body: bytes) -> ParsedBody:
     embedding = decode(body, _embedding)
     if embedding.input is None:
         raise BadRequestError("input is required: a text, texts or token ids", param="input")
-    parsed = ParsedBody(_model(embedding.model), cache_salt=embedding.cache_salt or "")
+    parsed = ParsedBody(embedding.model, cache_salt=embedding.cache_salt or "", model_use=ModelUse.REQUIRED)
     _set_prompt(parsed, embedding.input, "input")
     return parsed
 
@@ -99,7 +99,7 @@ def parse_responses(body: bytes) -> ParsedBody:
         parsed.prompt_text += responses.input.encode("utf-8", "surrogatepass")
     else:
         _add_items(parsed, responses.input)
-    parsed.model = _model(responses.model)
+    parsed.model_use = ModelUse.REQUIRED
     return parsed
 
 
@@ -128,12 +128,6 @@ def _conversation(body: ResponsesBody) -> ParsedBody:
 def _add_items(parsed: ParsedBody, items: list[Item]) -> None:
     text, parsed.media = chat_text(NOTHING, items, len(parsed.prompt_text))
     parsed.prompt_text += text
-
-
-def _model(name: str) -> str:
-    if not name:
-        raise BadRequestError("model not found in request body", param="model")
-    return name
 
 
 def _kinds(prompt: Prompt) -> set[type]:

@@ -7,14 +7,19 @@ no trace in any prefix index, and its response has no usage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import ParsedBody
 from epp.plugins.anthropic_body import parse_count, parse_messages
 from epp.plugins.anthropic_usage import AnthropicUsageReader
+from epp.plugins.model_rewriting import restoring, with_model
+
+_MODEL_PATHS: Final = (("model",), ("message", "model"))
+"""Where responses name the model; a stream begins with the message."""
 
 
 class AnthropicParser:
@@ -31,6 +36,14 @@ class AnthropicParser:
         if path.partition("?")[0].rstrip("/").endswith("/count_tokens"):
             return parse_count(body)
         return parse_messages(body)
+
+    def rename_model(self, body: bytes, parsed: ParsedBody, target: str) -> bytes:
+        """The body with another model."""
+        return with_model(body, parsed, target)
+
+    def model_restorer(self, streaming: bool, target: str, model: str) -> BodyTransform:
+        """Puts the requested model back into a response."""
+        return restoring(_MODEL_PATHS, streaming, target, model)
 
     def response_reader(self, streaming: bool) -> AnthropicUsageReader:
         """Reads usage; with ``streaming``, counts events too."""

@@ -1,6 +1,7 @@
 """Understand requests and responses of the OpenAI APIs.
 
-The body is decoded once and never changed: the model server receives the bytes the client sent. Of a request
+The body is decoded once: the model server receives the bytes the client sent, but for another model's name
+where the operator or the caller wants that, and names the client's model in what it answers. Of a request
 the picker learns its model, whether it streams, its prompt as text or tokens, its output limit and its cache
 salt; of a response, token usage and the number of events.
 """
@@ -10,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
+from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import ParsedBody
+from epp.plugins.model_rewriting import restoring, with_model
 from epp.plugins.openai_api import (
     parse_chat,
     parse_completion,
@@ -39,6 +42,10 @@ _APIS: Final[dict[str, Callable[[bytes], ParsedBody]]] = {
 }
 
 
+_MODEL_PATHS: Final = (("model",), ("response", "model"))
+"""Where responses name the model; events of the responses API hold the response."""
+
+
 class OpenAIParser:
     """Parses the OpenAI APIs; a path it does not know is read as completions."""
 
@@ -58,6 +65,14 @@ class OpenAIParser:
                 self._by_path.clear()
             self._by_path[path] = read
         return read(body)
+
+    def rename_model(self, body: bytes, parsed: ParsedBody, target: str) -> bytes:
+        """The body with another model."""
+        return with_model(body, parsed, target)
+
+    def model_restorer(self, streaming: bool, target: str, model: str) -> BodyTransform:
+        """Puts the requested model back into a response."""
+        return restoring(_MODEL_PATHS, streaming, target, model)
 
     def response_reader(self, streaming: bool) -> UsageReader:
         """Reads usage; with ``streaming``, counts events too."""

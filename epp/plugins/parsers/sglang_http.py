@@ -17,6 +17,7 @@ from epp.interfaces.handle import Handle
 from epp.interfaces.request import ParsedBody
 from epp.plugins.json_body import NOTHING, decode
 from epp.plugins.meta_info_usage import MetaInfoReader
+from epp.plugins.model_rewriting import with_model
 from epp.plugins.prompts import check_tokens, output_limit, salted, token_list_bytes
 
 
@@ -42,8 +43,15 @@ class GenerateBody(msgspec.Struct, gc=False):
     extra_key: str | list[str] | None = None
 
 
+class Names(msgspec.Struct, gc=False):
+    """The field that precedes an adapter's name."""
+
+    model: str | None = None
+
+
 _NO_MEDIA: Final = (b"", b"null", b"[]")
 _generate: Final = msgspec.json.Decoder(GenerateBody)
+_names: Final = msgspec.json.Decoder(Names)
 
 
 class SglangHttpParser:
@@ -74,6 +82,14 @@ class SglangHttpParser:
                 "text or input_ids is required: a prompt, or a list of prompts", param="text"
             )
         return parsed
+
+    def rename_model(self, body: bytes, parsed: ParsedBody, target: str) -> bytes:
+        """The body with another model, or another adapter where that is what it names."""
+        return with_model(body, parsed, target, "model" if decode(body, _names).model else "lora_path")
+
+    def model_restorer(self, streaming: bool, target: str, model: str) -> None:
+        """Responses name no model."""
+        return
 
     def response_reader(self, streaming: bool) -> MetaInfoReader:
         """Reads usage; with ``streaming``, counts events too."""

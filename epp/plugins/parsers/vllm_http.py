@@ -14,11 +14,13 @@ import msgspec
 import xxhash
 
 from dataplane.errors import BadRequestError
+from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
-from epp.interfaces.request import ParsedBody
+from epp.interfaces.request import ModelUse, ParsedBody
 from epp.plugins.json_body import decode
+from epp.plugins.model_rewriting import restoring, with_model
 from epp.plugins.openai_usage import UsageReader
 from epp.plugins.prompts import check_tokens, output_limit
 
@@ -57,6 +59,9 @@ class GenerateBody(msgspec.Struct, gc=False):
 _generate: Final = msgspec.json.Decoder(GenerateBody)
 
 
+_MODEL_PATHS: Final = (("model",),)
+
+
 class VllmHttpParser:
     """Parses ``inference/v1/generate``."""
 
@@ -82,7 +87,16 @@ class VllmHttpParser:
             prompt_tokens=tokens,
             max_output_tokens=output_limit(sampling.max_tokens) if sampling is not None else None,
             cache_salt=request.cache_salt or "",
+            model_use=ModelUse.OPTIONAL,
         )
+
+    def rename_model(self, body: bytes, parsed: ParsedBody, target: str) -> bytes:
+        """The body with another model."""
+        return with_model(body, parsed, target)
+
+    def model_restorer(self, streaming: bool, target: str, model: str) -> BodyTransform:
+        """Puts the requested model back into a response."""
+        return restoring(_MODEL_PATHS, streaming, target, model)
 
     def response_reader(self, streaming: bool) -> UsageReader:
         """Reads usage; with ``streaming``, counts events too."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import MediaKind, ParsedBody, Usage
+from epp.interfaces.request import MediaKind, ModelUse, ParsedBody, Usage
 from epp.plugins.anthropic_body import MAX_BLOCK_DEPTH
 from epp.plugins.parsers.anthropic import AnthropicParser
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of
@@ -59,6 +59,7 @@ def test_reads_a_request():
         stream=True,
         prompt_text=json.dumps(tools).encode() + "system\nBe kind.\nuser\nGrüße\nassistant\nHi\n".encode(),
         max_output_tokens=5,
+        model_use=ModelUse.REQUIRED,
     )
 
 
@@ -146,8 +147,6 @@ def test_nested_content_never_breaks_the_parser(depth: int, odd: bytes):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"messages": [{"role": "user", "content": "x"}]}, "model not found in request body"),
-        ({"model": 5, "messages": [{"role": "user", "content": "x"}]}, "model not found in request body"),
         ({"model": "m"}, "messages must be a list of at least one message"),
         ({"model": "m", "messages": []}, "messages must be a list of at least one message"),
         ({"model": "m", "messages": "x"}, "messages must be a list of at least one message"),
@@ -159,10 +158,16 @@ def test_nested_content_never_breaks_the_parser(depth: int, odd: bytes):
         (b"[]", "the request body must be a JSON object"),
         (b"[" * 100_000, "the request body is nested too deeply"),
     ],
-    ids=range(9),
+    ids=range(7),
 )
 def test_what_cannot_be_understood_is_refused_with_its_place(body: Any, message: str):
     assert refusal(body) == message
+
+
+@pytest.mark.parametrize("model", [{}, {"model": 5}, {"model": None}], ids=str)
+def test_a_body_without_model_is_said_to_need_one(model: dict[str, Any]):
+    parsed = parse({**model, "messages": [{"role": "user", "content": "x"}]})
+    assert (parsed.model, parsed.model_use) == ("", ModelUse.REQUIRED)
 
 
 def test_what_a_model_server_would_read_is_read_leniently():
@@ -173,15 +178,18 @@ def test_what_a_model_server_would_read_is_read_leniently():
         "max_tokens": "many",
         "stream": 1,
     }
-    assert parse(body) == ParsedBody(model="m", prompt_text=b"system\nplain\nx\n\nuser\na\n")
+    assert parse(body) == ParsedBody(
+        model="m", prompt_text=b"system\nplain\nx\n\nuser\na\n", model_use=ModelUse.REQUIRED
+    )
     assert parse({**body, "max_tokens": -1}).max_output_tokens is None
 
 
 @pytest.mark.parametrize("path", [COUNT, COUNT + "/", COUNT + "?beta=true"])
 def test_counting_is_only_routed(path: str):
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True, "max_tokens": 3}
-    assert parse(body, path) == ParsedBody(model="m")
-    assert parse({}, path) == parse(b"no json", path) == ParsedBody()
+    assert parse(body, path) == ParsedBody(model="m", model_use=ModelUse.OPTIONAL)
+    assert parse({}, path) == ParsedBody(model_use=ModelUse.OPTIONAL)
+    assert parse(b"no json", path) == ParsedBody()
     assert read(False, b'{"input_tokens": 14}') == (None, 0)
 
 

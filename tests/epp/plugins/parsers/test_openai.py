@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
 from dataplane.headers import Headers
-from epp.interfaces.request import MediaKind, ParsedBody
+from epp.interfaces.request import MediaKind, ModelUse, ParsedBody
 from epp.plugins.openai_usage import UsageReader
 from epp.plugins.parsers import openai
 from epp.plugins.parsers.openai import OpenAIParser
@@ -58,6 +58,7 @@ def test_reads_a_chat_request():
         prompt_text="system\nBe kind.\nuser\nGrüße\n".encode(),
         max_output_tokens=5,
         cache_salt="tenant-1",
+        model_use=ModelUse.REQUIRED,
     )
 
 
@@ -194,21 +195,23 @@ def test_chat_without_messages_is_refused(messages: Any):
         (CHAT, {"model": None, "messages": [{"role": "user", "content": "x"}]}),
     ],
 )
-def test_a_body_without_model_is_refused(path: str, body: dict[str, Any]):
-    assert refusal(path, body) == "model not found in request body"
+def test_a_body_without_model_is_said_to_need_one(path: str, body: dict[str, Any]):
+    parsed = parse(path, body)
+    assert (parsed.model, parsed.model_use) == ("", ModelUse.REQUIRED)
 
 
 def test_reads_completions_of_every_form():
     assert parse(COMPLETIONS, {"model": "m", "prompt": "abc", "max_tokens": 3}) == ParsedBody(
-        model="m", prompt_text=b"abc", max_output_tokens=3
+        model="m", prompt_text=b"abc", max_output_tokens=3, model_use=ModelUse.REQUIRED
     )
     assert parse(COMPLETIONS, {"model": "m", "prompt": ["abc"]}).prompt_text == b"abc"
     assert parse(COMPLETIONS, {"model": "m", "prompt": ["abc", "d"]}).batch == [b"abc", b"d"]
     assert parse(COMPLETIONS, {"model": "m", "prompt": [1, 2, 3]}).prompt_tokens == [1, 2, 3]
     token_lists = parse(COMPLETIONS, {"model": "m", "prompt": [[1, 2], [3]]})
     assert token_lists.batch == [array("I", [1, 2]).tobytes(), array("I", [3]).tobytes()]
-    assert parse(COMPLETIONS, {"model": "m", "prompt": ""}) == ParsedBody(model="m")
-    assert parse(COMPLETIONS, {"model": "m", "prompt": []}) == ParsedBody(model="m")
+    nothing = ParsedBody(model="m", model_use=ModelUse.REQUIRED)
+    assert parse(COMPLETIONS, {"model": "m", "prompt": ""}) == nothing
+    assert parse(COMPLETIONS, {"model": "m", "prompt": []}) == nothing
 
 
 @pytest.mark.parametrize(
@@ -255,6 +258,7 @@ def test_reads_responses():
         stream=True,
         prompt_text=b"Be kind.user\nHi\n\nf{}\n\n42\nassistant\nno\n",
         max_output_tokens=9,
+        model_use=ModelUse.REQUIRED,
     )
     assert parse(RESPONSES, {"model": "m", "input": "Hi"}).prompt_text == b"Hi"
     assert refusal(RESPONSES, {"model": "m"}) == "input is required: a text or a list of items"
@@ -359,6 +363,7 @@ def test_what_a_model_server_would_read_is_read_leniently():
         model="m",
         prompt_text='{"a":[1,"ü"]}user\nplain\nx\n\nassistant\n[{"id":"1"}]\n'.encode(),
         max_output_tokens=12,
+        model_use=ModelUse.REQUIRED,
     )
     assert parse(CHAT, {**body, "max_tokens": 12.5}).max_output_tokens is None
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import ParsedBody, Usage
+from epp.interfaces.request import ModelUse, ParsedBody, Usage
 from epp.plugins.parsers.vllm_http import VllmHttpParser
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of
 
@@ -54,13 +54,14 @@ def test_reads_a_request():
         prompt_tokens=[1, 2, 4294967295],
         max_output_tokens=5,
         cache_salt="tenant-1",
+        model_use=ModelUse.OPTIONAL,
     )
 
 
 def test_everything_but_the_tokens_may_be_absent():
-    assert parse({"token_ids": [1]}) == ParsedBody(prompt_tokens=[1])
+    assert parse({"token_ids": [1]}) == ParsedBody(prompt_tokens=[1], model_use=ModelUse.OPTIONAL)
     nulls = dict.fromkeys(["model", "features", "sampling_params", "stream", "cache_salt"])
-    assert parse({**nulls, "token_ids": []}) == ParsedBody(prompt_tokens=[])
+    assert parse({**nulls, "token_ids": []}) == ParsedBody(prompt_tokens=[], model_use=ModelUse.OPTIONAL)
     assert parse({"token_ids": [1], "sampling_params": {"max_tokens": -1}}).max_output_tokens is None
 
 
@@ -116,7 +117,7 @@ def test_odd_fields_do_not_hide_the_rest():
         "mm_placeholders": {"image": [{"offset": 0, "length": 1}]},
     }
     body = {"token_ids": [1, 2], "features": features, "stream": "odd", "sampling_params": [1]}
-    assert parse(body) == ParsedBody(prompt_tokens=[mark("a"), 2])
+    assert parse(body) == ParsedBody(prompt_tokens=[mark("a"), 2], model_use=ModelUse.OPTIONAL)
 
 
 @pytest.mark.parametrize(
