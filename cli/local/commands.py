@@ -38,6 +38,7 @@ def picker(plan: Plan, pool: PoolPlan) -> Command:
         *(*POINTSMAN, "epp"),
         *("--pool-name", pool.name),
         *("--config-file", pool.picker_file),
+        *("--objects-file", pool.objects_file),
         *("--grpc-port", str(pool.grpc_port)),
         *("--grpc-health-port", str(pool.health_port)),
         *("--metrics-port", str(pool.metrics_port)),

@@ -16,6 +16,7 @@ from dataplane.config.decode import Duration, Quantity, decode_struct
 from dataplane.config.document import read_document
 from dataplane.config.problems import raise_any
 from dataplane.errors import ConfigError
+from epp.objects.schema import Int32, Rule, check_name
 
 MIB = 1024 * 1024
 BODY_BYTES = range(MIB, 64 * MIB + 1)
@@ -89,12 +90,24 @@ class PoolSection(Section, frozen=True, kw_only=True):
     """Names clients may ask for in `model`; the first is the one the simulated servers report."""
     failure_mode: str = "FailOpen"
     """Without the picker: round robin over the pool, or 503."""
+    objectives: dict[str, Int32] = {}
+    """Priority by the name that requests put into the objective header."""
+    rewrites: list[Rule] = []
+    """Rules of an InferenceModelRewrite; the models they match are routed to the pool as well."""
     simulator: SimulatorSection = SimulatorSection()
     picker: PickerSection = PickerSection()
+
+    @property
+    def names(self) -> list[str]:
+        """Every name that clients may ask for: the models, then those that only a rewrite knows."""
+        matched = (match.model.value for rule in self.rewrites for match in rule.matches)
+        return list(dict.fromkeys([*self.models, *matched]))
 
     def __post_init__(self) -> None:
         if not self.models:
             raise ConfigError("names no model", path="models")
+        for name in self.objectives:
+            check_name(name, f"objectives.{name}")
         if self.failure_mode not in FAILURE_MODES:
             raise ConfigError(f"must be {' or '.join(FAILURE_MODES)}", path="failureMode")
 
@@ -112,15 +125,20 @@ def check_pools(pools: Sequence[PoolSection]) -> None:
         raise ConfigError(f"must name between 1 and {MAX_POOLS} pools", path="pools")
     problems = [
         *repeated((pool.name for pool in pools), "pool name"),
-        *repeated((model for pool in pools for model in pool.models), "model"),
+        *(
+            problem
+            for index, pool in enumerate(pools)
+            for problem in repeated(pool.models, "model", f"pools[{index}].models")
+        ),
+        *repeated((name for pool in pools for name in pool.names), "model"),
     ]
     raise_any(problems)
 
 
-def repeated(names: Iterable[str], what: str) -> list[ConfigError]:
+def repeated(names: Iterable[str], what: str, path: str = "pools") -> list[ConfigError]:
     """A complaint for each name that is claimed twice."""
     return [
-        ConfigError(f"{what} {name!r} appears more than once", path="pools")
+        ConfigError(f"{what} {name!r} appears more than once", path=path)
         for name, count in Counter(names).items()
         if count > 1
     ]

@@ -34,7 +34,7 @@ def routes(plan: Plan) -> list[dict[str, Any]]:
     """All routes, in order of precedence."""
     return [
         *model_listing(plan),
-        *(pool_route(pool, model_match(pool.models)) for pool in plan.pools),
+        *(pool_route(pool, model_match(pool.names)) for pool in plan.pools),
         unknown_model(),
         pool_route(plan.pools[0], {"headers": [post()]}),
         unknown_path(),
@@ -99,10 +99,10 @@ def model_listing(plan: Plan) -> list[dict[str, Any]]:
     models = [
         {"id": model.replace("%", "%%"), "object": "model", "created": 0, "owned_by": pool.name}
         for pool in plan.pools
-        for model in pool.models
+        for model in pool.names
     ]
     listing = answer("models", {"path": "/v1/models"}, 200, {"object": "list", "data": models})
-    names = (model for pool in plan.pools for model in pool.models)
+    names = (model for pool in plan.pools for model in pool.names)
     single = [
         answer("model", {"path": f"/v1/models/{n}"}, 200, m) for n, m in zip(names, models, strict=True)
     ]

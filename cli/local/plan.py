@@ -6,7 +6,7 @@ the user are all derived from it, so that they cannot disagree.
 
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from cli.local.config import LocalConfig, PoolSection
 from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
+from epp.objects.schema import OBJECTIVE, OWN_VERSION, REWRITE, Rule
 
 FREE_PORTS = range(20_000, 32_000)
 """Below the range from which Linux takes ports for outgoing connections, which would otherwise race us."""
@@ -37,6 +38,13 @@ class PoolPlan:
 
     name: str
     models: tuple[str, ...]
+    """Served by the model servers."""
+    names: tuple[str, ...]
+    """Models clients may ask for: those above, then those that a rewrite turns into one of them."""
+    objectives: tuple[str, ...]
+    """Names that requests may put into the objective header."""
+    objects: tuple[Mapping[str, Any], ...]
+    """Documents of objectives and rewrites."""
     fail_open: bool
     replicas: int
     profile: str | None
@@ -59,6 +67,11 @@ class PoolPlan:
     def picker_file(self) -> Path:
         """The EndpointPickerConfig."""
         return self.folder / "picker.yaml"
+
+    @property
+    def objects_file(self) -> Path:
+        """The documents of objectives and rewrites, followed by the picker."""
+        return self.folder / "objects.yaml"
 
     @property
     def cluster_file(self) -> Path:
@@ -126,6 +139,9 @@ def plan_pool(pool: PoolSection, path: str, state: Path, choose: PortChooser) ->
     return PoolPlan(
         name=pool.name,
         models=tuple(pool.models),
+        names=tuple(pool.names),
+        objectives=tuple(pool.objectives),
+        objects=tuple(object_documents(pool)),
         fail_open=pool.failure_mode == "FailOpen",
         replicas=pool.simulator.replicas,
         profile=pool.simulator.profile,
@@ -176,6 +192,30 @@ def picker_document(given: Mapping[str, Any] | None, endpoints: Path, path: str)
         "plugins": [*(document.get("plugins") or []), discovery],
         "dataLayer": {**data_layer, "discovery": {"pluginRef": "file-discovery"}},
     }
+
+
+def object_documents(pool: PoolSection) -> Iterator[Mapping[str, Any]]:
+    """The pool's objectives and rewrites as the documents that its picker reads."""
+    ref = {"poolRef": {"name": pool.name}}
+    for name, priority in pool.objectives.items():
+        yield object_document(OBJECTIVE, name, {**ref, "priority": priority})
+    if pool.rewrites:
+        rules = [rule_document(rule) for rule in pool.rewrites]
+        yield object_document(REWRITE, pool.name, {**ref, "rules": rules})
+
+
+def object_document(kind: str, name: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One document."""
+    return {"apiVersion": OWN_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def rule_document(rule: Rule) -> Mapping[str, Any]:
+    """A rule as it is written."""
+    targets = [
+        {"modelRewrite": target.model_rewrite, **({} if target.weight is None else {"weight": target.weight})}
+        for target in rule.targets
+    ]
+    return {"matches": [{"model": {"value": m.model.value}} for m in rule.matches], "targets": targets}
 
 
 class Ports:

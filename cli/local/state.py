@@ -37,7 +37,7 @@ def locked(state: Path) -> Iterator[None]:
 
 
 def prepare(plan: Plan) -> None:
-    """Put the last run's logs aside, remove its endpoints, write the pickers' configurations."""
+    """Put the last run's logs aside, remove its endpoints, write the pickers' configurations and objects."""
     previous = plan.logs.with_name("logs.previous")
     if plan.logs.exists():
         shutil.rmtree(previous, ignore_errors=True)
@@ -47,3 +47,4 @@ def prepare(plan: Plan) -> None:
         pool.folder.mkdir(parents=True, exist_ok=True)
         pool.endpoints_file.unlink(missing_ok=True)
         pool.picker_file.write_text(yaml.safe_dump(dict(pool.picker_config), sort_keys=False))
+        pool.objects_file.write_text(yaml.safe_dump_all(map(dict, pool.objects), sort_keys=False))

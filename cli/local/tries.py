@@ -29,6 +29,7 @@ def tries(plan: Plan) -> Sequence[tuple[str, str]]:
             "stream from another",
             f'curl -sN {chat} -d \'{{"model": "{last.models[0]}", "stream": true, {question}}}\'',
         ),
+        *object_tries(plan, chat, question),
         (
             "a long prompt twice: the second time cached_tokens > 0 and an earlier first byte",
             f"for i in 1 2; do {repeat}; done",
@@ -42,3 +43,25 @@ def tries(plan: Plan) -> Sequence[tuple[str, str]]:
             f"{program} bench extproc --seconds 5 --repeat 1 --servers envoy,epp; {program} bench routing",
         ),
     ]
+
+
+def object_tries(plan: Plan, chat: str, question: str) -> Sequence[tuple[str, str]]:
+    """What to try of objectives and rewrites, as far as the plan has any."""
+    found = []
+    aliased = next((pool for pool in plan.pools if len(pool.names) > len(pool.models)), None)
+    if aliased is not None:
+        alias = aliased.names[len(aliased.models)]
+        found.append(
+            (
+                f"ask for {alias}, which another model answers: the name in the answer is the one asked for",
+                f'curl -s {chat} -d \'{{"model": "{alias}", {question}}}\'',
+            )
+        )
+    ranked = next((pool for pool in plan.pools if pool.objectives), None)
+    if ranked is not None:
+        url = f"http://{LOOPBACK}:{ranked.metrics_port}/debug/objects"
+        body = f'{{"model": "{ranked.models[0]}", {question}}}'
+        header = f"x-llm-d-inference-objective: {ranked.objectives[0]}"
+        what = f"ask with a priority; all of them, and how to change them: {url}, {ranked.objects_file}"
+        found.append((what, f"curl -s {chat} -H '{header}' -d '{body}'"))
+    return found

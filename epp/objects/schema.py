@@ -44,7 +44,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 MAX_NAME: Final = 253
 
 
-def _check_name(value: str | None, path: str) -> None:
+def check_name(value: str | None, path: str) -> None:
     """``ConfigError`` for what Kubernetes would not take as a name."""
     if value is not None and not (len(value) <= MAX_NAME and _NAME.fullmatch(value)):
         shown = repr(value if len(value) <= 60 else f"{value[:60]}...")
@@ -73,8 +73,8 @@ class Metadata(_Section, frozen=True, kw_only=True):
     uid: Any = None
 
     def __post_init__(self) -> None:
-        _check_name(self.name, "name")
-        _check_name(self.namespace, "namespace")
+        check_name(self.name, "name")
+        check_name(self.namespace, "namespace")
 
 
 class PoolRef(_Section, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class PoolRef(_Section, frozen=True, kw_only=True):
     name: str
 
     def __post_init__(self) -> None:
-        _check_name(self.name, "name")
+        check_name(self.name, "name")
 
 
 class ObjectiveSpec(_Section, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ class PickerRef(_Section, frozen=True, kw_only=True):
     failure_mode: Literal["FailOpen", "FailClose"] = "FailClose"
 
     def __post_init__(self) -> None:
-        _check_name(self.name, "name")
+        check_name(self.name, "name")
         if self.kind == "Service" and self.port is None:
             raise ConfigError(
                 "port is required when kind is 'Service' or unspecified (defaults to 'Service')", path="port"

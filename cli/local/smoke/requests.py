@@ -28,7 +28,7 @@ async def models_listed(context: Context) -> str:
     """`GET /v1/models` lists the models of all pools."""
     answer = await context.get(f"{context.url}/v1/models")
     found = [model["id"] for model in answer.json()["data"]]
-    same("the list", found, [model for pool in context.pools for model in pool.models])
+    same("the list", found, [name for pool in context.pools for name in pool.names])
     return ", ".join(found)
 
 

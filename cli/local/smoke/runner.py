@@ -11,7 +11,7 @@ import aiohttp
 
 from cli.local.child import Say
 from cli.local.gateway import Gateway
-from cli.local.smoke import failures, requests, routing, sdk
+from cli.local.smoke import failures, objects, requests, routing, sdk
 from cli.local.smoke.context import CheckError, Context
 
 CHECK_TIMEOUT_S = 60.0
@@ -35,6 +35,8 @@ CHECKS: tuple[Check, ...] = (
     requests.forged_headers,
     requests.client_abort,
     requests.decision_explained,
+    objects.alias_answered,
+    objects.objective_ranks,
     routing.repeat_hits_cache,
     routing.burst_spreads,
     requests.protocol_clean,

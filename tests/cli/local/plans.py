@@ -11,6 +11,10 @@ gateway: {port: 8080, workers: 2}
 pools:
   - name: small
     models: [llama-8b, "llama-8b:tuned"]
+    objectives: {interactive: 10, batch: -1}
+    rewrites:
+      - matches: [{model: {value: chat}}, {model: {value: llama-8b}}]
+        targets: [{modelRewrite: llama-8b, weight: 9}, {modelRewrite: "llama-8b:tuned", weight: 1}]
     simulator: {replicas: 4, profile: h100-8b, flags: [--seed, "7"]}
   - name: large
     models: [qwen/qwen-32b]

@@ -58,6 +58,28 @@ def test_name_and_models_are_enough_for_a_pool():
         pytest.param("", "pools: is required", id="empty file"),
         pytest.param("pools: [{name: a, models: []}]", "pools[0].models: names no model", id="no model"),
         pytest.param(
+            "pools: [{name: a, models: [m], objectives: {gold: high}}]",
+            "pools[0].objectives.gold: expected int, got str",
+            id="priority",
+        ),
+        pytest.param(
+            "pools: [{name: a, models: [m], objectives: {Gold: 1}}]",
+            "pools[0].objectives.Gold: 'Gold' is no name; "
+            "use lower-case letters, digits, - and ., at most 253",
+            id="objective's name",
+        ),
+        pytest.param(
+            "pools: [{name: a, models: [m], rewrites: [{matches: [{model: {value: x}}], targets: []}]}]",
+            "pools[0].rewrites[0].targets: names no model; give at least one",
+            id="rewrite without a target",
+        ),
+        pytest.param(
+            "pools: [{name: a, models: [m]}, {name: b, models: [n], "
+            "rewrites: [{matches: [{model: {value: m}}], targets: [{modelRewrite: n}]}]}]",
+            "pools: model 'm' appears more than once",
+            id="alias that another pool serves",
+        ),
+        pytest.param(
             "pools: [{name: a, models: [m]}]\ngateway: {port: 1, port: 2}",
             "gateway.port: the key occurs twice on line 2; remove one",
             id="repeated field",

@@ -76,7 +76,7 @@ def test_headers_are_stripped_before_and_routed_after_the_body_is_known(plan: Pl
 def test_every_route_but_the_pools_switches_the_picker_off(plan: Plan):
     off = [route["name"] for route in routes(plan) if route["typed_per_filter_config"]["epp"].get("disabled")]
     on = [route["name"] for route in routes(plan) if "overrides" in route["typed_per_filter_config"]["epp"]]
-    assert off == ["models", "model", "model", "model", "unknown-model", "unknown-path"]
+    assert off == ["models", "model", "model", "model", "model", "unknown-model", "unknown-path"]
     assert on == ["small", "large", "small"]
 
 
@@ -143,7 +143,7 @@ def test_request_trailers_cannot_arrive(plan: Plan):
 
 
 def test_percent_signs_of_a_model_name_are_not_read_as_a_format(plan: Plan):
-    odd = replace(plan, pools=(replace(plan.pools[0], models=("100%",)),))
+    odd = replace(plan, pools=(replace(plan.pools[0], names=("100%",)),))
     listing = routes(odd)[0]["direct_response"]["body_format"]["json_format"]
     assert [model["id"] for model in listing["data"]] == ["100%%"]
 

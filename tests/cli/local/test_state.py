@@ -8,6 +8,9 @@ import yaml
 
 from cli.local.child import StartError
 from cli.local.state import locked, prepare
+from epp.objects.documents import Scope
+from epp.objects.files import ObjectFiles, Reading
+from epp.objects.model import InferenceObjective, RewriteRule, RewriteTarget
 from tests.cli.local.plans import two_pools
 
 
@@ -52,3 +55,20 @@ def test_picker_configuration_is_written_as_planned(tmp_path: Path):
     prepare(plan)
     for pool in plan.pools:
         assert yaml.safe_load(pool.picker_file.read_text()) == pool.picker_config
+
+
+def test_objectives_and_rewrites_are_written_as_documents_the_picker_reads(tmp_path: Path):
+    plan = two_pools(tmp_path)
+    prepare(plan)
+    small, large = plan.pools
+    reading = ObjectFiles(str(small.objects_file), Scope("small")).read(Reading())
+    assert (reading.problems, reading.skipped, reading.notes) == ((), (), ())
+    assert list(reading.objectives()) == [
+        InferenceObjective("interactive", 10),
+        InferenceObjective("batch", -1),
+    ]
+    (rewrite,) = reading.rewrites()
+    assert rewrite.rules == (
+        RewriteRule((RewriteTarget("llama-8b", 9), RewriteTarget("llama-8b:tuned", 1)), ("chat", "llama-8b")),
+    )
+    assert ObjectFiles(str(large.objects_file), Scope("large")).read(Reading()) == Reading()

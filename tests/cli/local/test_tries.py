@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ def test_every_command_is_accepted_by_a_shell(tmp_path: Path):
     commands = [command for _, command in tries(two_pools(tmp_path))]
     checked = [subprocess.run(["/bin/sh", "-n", "-c", command], check=False) for command in commands]
     assert [command for command, done in zip(commands, checked, strict=True) if done.returncode] == []
-    assert len(commands) == 6
+    assert len(commands) == 8
 
 
 def test_bodies_are_json_for_the_models_of_the_plan(tmp_path: Path):
@@ -24,6 +25,22 @@ def test_bodies_are_json_for_the_models_of_the_plan(tmp_path: Path):
     bodies = [json.loads(shlex.split(commands[name])[-1]) for name in ("ask one", "stream from another")]
     assert [body["model"] for body in bodies] == ["llama-8b", "qwen/qwen-32b"]
     assert bodies[1]["stream"] is True
+
+
+def test_an_alias_and_an_objective_can_be_tried(tmp_path: Path):
+    offered = tries(two_pools(tmp_path))
+    (alias,) = (command for what, command in offered if what.startswith("ask for chat"))
+    assert json.loads(shlex.split(alias)[-1])["model"] == "chat"
+    (ranked,) = (command for what, command in offered if what.startswith("ask with a priority"))
+    words = shlex.split(ranked)
+    assert "x-llm-d-inference-objective: interactive" in words
+    assert json.loads(words[-1])["model"] == "llama-8b"
+
+
+def test_what_the_plan_does_not_have_is_not_offered(tmp_path: Path):
+    plan = two_pools(tmp_path)
+    bare = replace(plan, pools=plan.pools[1:])
+    assert len(tries(bare)) == 6
 
 
 def test_repeated_prompt_expands_to_json(tmp_path: Path):
