@@ -169,7 +169,10 @@ class Director:
             trace.located(self.table, candidates, self._clock())
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
-        candidates = self._prepare_data(request, candidates)
+        try:
+            candidates = self._prepare_data(request, candidates)
+        except ServiceUnavailableError as error:
+            candidates = self._prepare_among_all(request, hint, error)
         request.stage = "admission"
         for (admit, record), plugin in zip(self._admitters, self.graph.admitters, strict=True):
             start = perf_counter()
@@ -182,10 +185,10 @@ class Director:
         request.stage = "scheduling"
         try:
             result = self._schedule(request, candidates)
-        except ResourceExhaustedError:
-            if not self.table.barred:
-                raise
-            result = self._schedule_among_all(request, hint)
+        except ResourceExhaustedError as error:
+            candidates = self._prepare_among_all(request, hint, error)
+            request.stage = "scheduling"
+            result = self._schedule(request, candidates)
         if wants_only_cached(request.headers):
             request.stage = "conditional decode"
             self._conditional.check(request, result)
@@ -211,14 +214,19 @@ class Director:
             record(perf_counter() - start)
         return candidates
 
-    def _schedule_among_all(self, request: InferenceRequest, hint: Metadata | None) -> SchedulingResult:
-        """All endpoints of the kind that the request needs are ejected: better a doubtful one than none."""
+    def _prepare_among_all(
+        self, request: InferenceRequest, hint: Metadata | None, error: RequestError
+    ) -> Candidates:
+        """Nobody is left for the request: begin again with those ejected; ``error`` when nobody is.
+
+        When all endpoints of the kind that a request needs are ejected, a doubtful one is better than none.
+        """
+        if not self.table.barred:
+            raise error
         candidates = locate(self.table, hint, ejected_too=True)
         if request.trace is not None:
             request.trace.located(self.table, candidates, self._clock())
-        candidates = self._prepare_data(request, candidates)
-        request.stage = "scheduling"
-        return self._schedule(request, candidates)
+        return self._prepare_data(request, candidates)
 
     def _screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """What every screener keeps of the candidates. ``ServiceUnavailableError`` when that is nobody."""

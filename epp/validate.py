@@ -109,6 +109,7 @@ def effective(graph: PluginGraph) -> dict[str, Any]:
         ],
         "preRequests": _names(graph.pre_requests),
         "discovery": None if graph.discovery is None else _name(graph.discovery),
+        "resilience": encode_struct(graph.config.resilience),
     }
 
 

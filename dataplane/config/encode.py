@@ -24,9 +24,14 @@ def encode_struct(value: msgspec.Struct) -> dict[str, Any]:
     return shown
 
 
+def duration_text(seconds: float) -> str:
+    """A duration as a document writes it: ``250ms``, ``10s``."""
+    return f"{seconds * 1000:g}ms" if 0 < abs(seconds) < 1 else f"{seconds:g}s"
+
+
 def _encode(value: Any, hint: Any) -> Any:
     if isinstance(value, float) and (hint is Duration or Duration in typing.get_args(hint)):
-        return f"{value * 1000:g}ms" if 0 < abs(value) < 1 else f"{value:g}s"
+        return duration_text(value)
     if isinstance(value, msgspec.Struct):
         return encode_struct(value)
     if isinstance(value, list | tuple | set | frozenset):

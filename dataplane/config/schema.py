@@ -16,6 +16,7 @@ import msgspec
 
 from dataplane.config.decode import Duration, Quantity
 from dataplane.config.docstrings import class_doc, field_docs
+from dataplane.config.encode import duration_text
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
@@ -81,7 +82,8 @@ def struct_schema(kind: type[msgspec.Struct], definitions: dict[str, Schema]) ->
         if text.startswith(_DEPRECATED):
             schema["deprecated"] = True
         if _is_plain(field.default) and field.default is not None:
-            schema["default"] = field.default
+            is_time = hints[field.name] is Duration
+            schema["default"] = duration_text(field.default) if is_time else field.default
         properties[field.encode_name] = schema
         if field.required:
             required.append(field.encode_name)

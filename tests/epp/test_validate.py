@@ -53,6 +53,8 @@ def test_defaults_are_shown_in_the_order_in_which_they_run(tmp_path: Path) -> No
         {"name": "prefix", "weight": 1.0},
     ]
     assert profile["picker"] == "max-score-picker"
+    assert shown["resilience"]["ejection"]["baseTime"] == "5s"
+    assert shown["resilience"]["slowStart"] == {"enabled": True, "window": "30s", "initialShare": 0.1}
     assert shown["dataSources"] == [{"name": "metrics-data-source", "extractors": ["core-metrics-extractor"]}]
 
 

@@ -202,3 +202,44 @@ async def test_in_a_pool_that_fails_closed_the_client_s_503_ejects_a_dead_endpoi
         assert refused == [503] * 5
         assert statuses.count(503) == 5
         assert statuses[-20:] == [200] * 20
+
+
+async def test_a_client_that_leaves_is_told_from_a_server_that_breaks(tmp_path: Path) -> None:
+    text = config("{ejection: {consecutiveFailures: 1, baseTime: 60s}}", mode="FailClose").replace(
+        "profile: instant", "profile: instant, flags: [--time-to-first-token, 60s]"
+    )
+    async with running(tmp_path, text) as rig:
+
+        async def in_flight(count: int) -> None:
+            async def arrived() -> bool:
+                return (await rig.metric("llm_d_epp_inflight_requests")) == count
+
+            await until(arrived)
+
+        leaving = [asyncio.create_task(rig.ask(1)) for _ in range(9)]
+        await in_flight(9)
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        await in_flight(0)
+        endings = {(d["response"]["status"], d["response"]["ending"]) for d in await rig.decisions(9)}
+        assert endings == {(0, "client-disconnect")}
+        assert await rig.metric("pointsman_epp_endpoint_failures_total") == 0
+
+        staying = [asyncio.create_task(rig.ask(1)) for _ in range(9)]
+        await in_flight(9)
+        inflight = (await rig.broken())["inflight"]
+        assert inflight > 0
+        await rig.act("kill", {})
+        broken = (await rig.broken())["address"]
+
+        async def heard() -> bool:
+            return await rig.metric('pointsman_epp_endpoint_failures_total{kind="status"}') == inflight
+
+        await until(heard)
+        for task in staying:
+            task.cancel()
+        await asyncio.gather(*staying, return_exceptions=True)
+        for decision in await rig.decisions(9):
+            status = 503 if decision["destination"] == [broken] else 0
+            assert decision["response"]["status"] == status

@@ -1,8 +1,9 @@
 """The section ``resilience``: defaults, and mistakes with their paths."""
 
-import msgspec
 import pytest
+import yaml
 
+from dataplane.config.encode import encode_struct
 from dataplane.config.epp import load_epp_config
 from dataplane.config.problems import ConfigErrors
 from dataplane.config.resilience import EjectionSpec, ResilienceSpec, SlowStartSpec
@@ -61,7 +62,8 @@ resilience:
         slow_start=SlowStartSpec(enabled=False, window=90.0, initial_share=0.2),
         fallback_endpoints=3,
     )
-    assert msgspec.to_builtins(config.resilience)["fallbackEndpoints"] == 3
+    written = HEAD + yaml.safe_dump({"resilience": encode_struct(config.resilience)})
+    assert load_epp_config(written)[0].resilience == config.resilience
 
 
 @pytest.mark.parametrize(

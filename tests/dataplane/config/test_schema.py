@@ -11,6 +11,7 @@ import pytest
 
 from dataplane.config.decode import Duration, Quantity, decode_struct
 from dataplane.config.docstrings import class_doc, field_docs
+from dataplane.config.resilience import EjectionSpec
 from dataplane.config.schema import Schema, struct_schema, type_schema
 
 
@@ -154,3 +155,9 @@ def test_schema_and_decoder_agree(document: Any, accepted: bool):
     problems: list[Any] = []
     decode_struct(document, Outer, "", problems)
     assert (validator.is_valid(document), not problems) == (accepted, accepted)
+
+
+def test_the_default_of_a_duration_is_one_that_a_document_may_have():
+    properties = struct_schema(EjectionSpec, {})["properties"]
+    assert properties["baseTime"]["default"] == "5s"
+    assert properties["factor"]["default"] == 2.0

@@ -20,6 +20,13 @@ TWICE = """
 resilience:
   ejection: {consecutiveFailures: 2, baseTime: 10s, maxTime: 40s, jitter: 0}
 """
+ROLLOUT = """- type: queue-scorer
+- type: disaggregatedset-rollout-screener
+  parameters:
+    scope: {labelSelector: rev}
+    revisionGating: {mode: disabled}
+    headerSelectors: [{name: rev, headerName: x-rev, labelKey: rev, mode: strict}]
+"""
 THREE = "resilience: {fallbackEndpoints: 3, ejection: {consecutiveFailures: 2, jitter: 0, baseTime: 10s}}\n"
 
 
@@ -180,6 +187,25 @@ def test_when_all_of_a_kind_are_ejected_they_are_used_all_the_same() -> None:
     assert picker.table.ejected.tolist()[:3] == [False, True, False]
     assert exchange(picker, 200) == key(1), "an answer of the doubtful one is better than none"
     assert picker.table.barred == 0, "and it has proved itself"
+
+
+def test_a_screener_that_finds_only_ejected_endpoints_keeps_them_too() -> None:
+    table = EndpointTable()
+    for i, revision in enumerate(["old", "new", "old"]):
+        labels = {"rev": revision}
+        table.add(EndpointSpec(f"e{i}", "default", f"10.0.0.{i + 1}", 8000, labels))
+    picker = Rig(ROLLOUT + TWICE, table)
+    fields = ("x-rev", "new")
+
+    def ask(status: int) -> str:
+        opened, decision = picker.ask(fields)
+        opened.on_response_headers(response(status=status))
+        opened.on_end(Ending.NATURAL)
+        return destination(decision)
+
+    assert [ask(503), ask(503)] == [key(1), key(1)]
+    assert table.barred == 1
+    assert ask(200) == key(1)
 
 
 def test_filters_that_leave_nobody_still_refuse_when_nobody_is_ejected() -> None:

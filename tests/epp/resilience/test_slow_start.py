@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataplane.config.resilience import SlowStartSpec
 from epp.interfaces.endpoint import Candidates, EndpointTable, Floats
@@ -184,3 +186,35 @@ def test_the_deduction_is_part_of_the_decision_s_trace() -> None:
     for position in range(2):
         added = sum(trace.weight * trace.scores[position] for trace in result.scorers)
         assert result.totals[position] == pytest.approx(added)
+
+
+@given(
+    ages=st.lists(st.floats(0.0, 150.0), min_size=2, max_size=8),
+    seed=st.integers(0, 99),
+    data=st.data(),
+)
+def test_holding_back_only_ever_lowers_and_never_past_affinity(
+    ages: list[float], seed: int, data: st.DataObject
+) -> None:
+    size = len(ages)
+    table = make_table(size)
+    for slot, age in enumerate(ages):
+        table.warm_up(slot, 1000.0 - age)
+    slow = slow_start(table, random.Random(seed))
+    slow.tick(1000.0)
+    parts = st.lists(st.floats(0.0, 1.0), min_size=size, max_size=size)
+    affinity, balance = np.array(data.draw(parts)), np.array(data.draw(parts))
+    scorers = [ScorerTrace("prefix", 3.0, affinity), ScorerTrace("queue", 2.0, balance)]
+    before = 3.0 * affinity + 2.0 * balance
+    totals = before.copy()
+    deduction = slow.hold_back(table.all(), totals, scorers, [True, False])
+    if deduction is None:
+        assert totals.tolist() == before.tolist()
+        return
+    held = np.asarray(deduction.scores) < 0
+    warmest = int(np.argmax(slow.share(table.all().slots, 1000.0)))
+    assert not held[warmest]
+    assert totals[~held].tolist() == before[~held].tolist()
+    assert (totals >= 0.0).all()
+    assert (totals <= before).all()
+    assert (totals[held] >= 3.0 * affinity[held] - 1e-8).all()
