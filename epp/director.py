@@ -38,6 +38,7 @@ from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
 from epp.model_names import ModelNames
 from epp.objects.snapshot import ObjectHolder
+from epp.reporting import ResponseReporting
 from epp.resilience.guard import Guard, Trials
 from epp.scheduling.profile import recorder
 from epp.scheduling.scheduler import Scheduler
@@ -124,6 +125,9 @@ class Director:
         ]
         self.sets_response_headers = bool(self._response_headers)
         """Whether ``response_headers`` has anybody to ask."""
+        reporters = graph.response_reporters
+        self.reporting = ResponseReporting(reporters, timings, clock) if reporters else None
+        """Whom to ask when a response body has ended; None when there is nobody."""
         self._failures: dict[str, tuple[float, int]] = {}
         self._produce = [(p.produce, recorder(timings, "DataProducer", p)) for p in graph.producers]
         self._pre_request = [(p.pre_request, recorder(timings, "PreRequest", p)) for p in graph.pre_requests]

@@ -12,7 +12,7 @@ from typing import Final
 
 from dataplane.clock import Clock
 from dataplane.errors import RequestError
-from dataplane.extproc.events import BodyTransform, Proceed
+from dataplane.extproc.events import BodyTransform, MetadataValues, Proceed
 from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
 from dataplane.headers import (
     CONTROL_HEADERS,
@@ -278,11 +278,20 @@ class PickerExchange:
             self._summary.served = served
             self._director.served_by(admitted, served)
 
-    def on_response_chunk(self, chunk: bytes, end: bool) -> None:
-        """First byte, gaps between chunks, and whatever the parser's reader finds."""
+    def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
+        """First byte, gaps between chunks, and whatever the parser's reader finds; reports at the end."""
         admitted, metrics = self._admitted, self._metrics
-        if not chunk or admitted is None or metrics is None:
-            return
+        if admitted is None or metrics is None:
+            return None
+        if chunk:
+            self._note_chunk(chunk, admitted, metrics)
+        reporting = self._director.reporting
+        if not end or reporting is None:
+            return None
+        self._finish_reading()
+        return reporting.report(admitted.request, self._summary.usage)
+
+    def _note_chunk(self, chunk: bytes, admitted: Admitted, metrics: RequestMetrics) -> None:
         summary = self._summary
         now = self._handler.clock()
         if summary.ttft_s is None:
@@ -310,15 +319,20 @@ class PickerExchange:
 
     def _settle(self, admitted: Admitted, summary: ResponseSummary) -> None:
         try:
-            if self._reader is not None:
-                summary.usage = self._reader.finish()
-                summary.events = self._reader.events
+            self._finish_reading()
         finally:
             summary.duration_s = self._handler.clock() - self._started_at
             self._director.finish(admitted, summary)
             if self._metrics is not None:
                 self._metrics.finished(summary)
             self._complete_record(summary)
+
+    def _finish_reading(self) -> None:
+        """The body has ended or broken off: what its reader has found. Once."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self._summary.usage = reader.finish()
+            self._summary.events = reader.events
 
     def _complete_record(self, summary: ResponseSummary) -> None:
         record = self._record

@@ -34,6 +34,7 @@ from epp.interfaces.request_control import (
     RequestHeaderProcessor,
     ResponseHeaderProcessor,
     ResponseObserver,
+    ResponseReporter,
     Screener,
 )
 
@@ -100,6 +101,7 @@ def build_graph(
         pre_requests=tuple(instances.of(PreRequest)),
         response_header_processors=tuple(instances.of(ResponseHeaderProcessor)),
         first_byte_observers=tuple(instances.of(FirstByteObserver)),
+        response_reporters=tuple(instances.of(ResponseReporter)),
         response_observers=tuple(instances.of(ResponseObserver)),
         endpoint_observers=tuple(instances.of(EndpointObserver)),
         sources=tuple(sources),

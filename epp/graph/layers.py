@@ -19,6 +19,7 @@ from epp.interfaces.request_control import (
     RequestHeaderProcessor,
     ResponseHeaderProcessor,
     ResponseObserver,
+    ResponseReporter,
 )
 from epp.interfaces.scheduling import Filter, Picker, ProfileHandler, Scorer, StageDecider
 
@@ -28,7 +29,7 @@ STAGES: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
     ("admission", (Admitter,)),
     ("scheduling", (ProfileHandler, Filter, Scorer, Picker, StageDecider)),
     ("pre-request", (PreRequest,)),
-    ("response", (ResponseHeaderProcessor, FirstByteObserver, ResponseObserver)),
+    ("response", (ResponseHeaderProcessor, FirstByteObserver, ResponseReporter, ResponseObserver)),
 )
 """The extension points in the order in which a request passes them."""
 

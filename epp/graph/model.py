@@ -24,6 +24,7 @@ from epp.interfaces.request_control import (
     RequestHeaderProcessor,
     ResponseHeaderProcessor,
     ResponseObserver,
+    ResponseReporter,
     Screener,
 )
 from epp.interfaces.scheduling import ProfileHandler
@@ -48,6 +49,7 @@ class PluginGraph:
     pre_requests: tuple[PreRequest, ...]
     response_header_processors: tuple[ResponseHeaderProcessor, ...]
     first_byte_observers: tuple[FirstByteObserver, ...]
+    response_reporters: tuple[ResponseReporter, ...]
     response_observers: tuple[ResponseObserver, ...]
     endpoint_observers: tuple[EndpointObserver, ...]
     sources: tuple[tuple[DataSource, tuple[Extractor, ...]], ...]

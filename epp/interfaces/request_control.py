@@ -3,7 +3,7 @@ request, and observe the response or add to its headers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
@@ -167,6 +167,17 @@ class FirstByteObserver(Protocol):
     """Told once when the first byte of the response body passes."""
 
     def on_first_byte(self, request: InferenceRequest) -> None: ...
+
+
+@runtime_checkable
+class ResponseReporter(Protocol):
+    """Asked at the end of a response body what Envoy is to be told of it, as dynamic metadata."""
+
+    def report_response(
+        self, request: InferenceRequest, usage: Usage | None
+    ) -> Mapping[str, Mapping[str, Any]] | None:
+        """Values by namespace and name. ``usage`` is None when the response reported none."""
+        ...
 
 
 @runtime_checkable

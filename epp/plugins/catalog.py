@@ -73,6 +73,8 @@ BUILTIN: Final[Mapping[str, str]] = {
     "always-disagg-pd-decider": "epp.plugins.deciders.always_prefill:AlwaysPrefillDecider",
     "always-disagg-multimodal-decider": "epp.plugins.deciders.always_multimodal:AlwaysMultimodalDecider",
     "prefix-based-pd-decider": "epp.plugins.deciders.prefix_based:PrefixBasedDecider",
+    # reporters
+    "request-attribute-reporter": "epp.plugins.reporters.request_attribute:RequestAttributeReporter",
     # data layer
     "metrics-data-source": "epp.plugins.sources.model_server_metrics:ModelServerMetricsSource",
     "core-metrics-extractor": "epp.plugins.extractors.core_metrics:CoreMetricsExtractor",
