@@ -81,7 +81,6 @@ class Shared:
         "source",
         "staleness_s",
         "table",
-        "tls",
     )
 
     def __init__(
@@ -110,7 +109,6 @@ class Shared:
         self.label = "" if keeps_ledger else f"{source.name}: "
         """How reports tell this source from the one that measures load."""
         self.hint = _MISSING_HINT if ENGINE_METRICS in produced else _ELSEWHERE_HINT
-        self.tls = source.tls()
 
 
 class Target:
@@ -131,6 +129,7 @@ class Target:
         "_shared",
         "_since",
         "_spec",
+        "_tls",
         "closed",
         "endpoint",
         "problem",
@@ -183,7 +182,7 @@ class Target:
             what, hint = "request is not answered", "its port reachable"
             if self._connecting is not None:
                 what = "connection is not accepted"
-                if self._shared.tls is not None:
+                if self._tls is not None:
                     what, hint = "TLS connection is not established", "its port speaks TLS"
             detail = f"the {what} within {TIMEOUT_S:g} s"
             hint = f"check that the model server is alive and {hint}"
@@ -264,6 +263,7 @@ class Target:
         source = self._shared.source
         self._spec = self.endpoint.spec
         authority = self._authority = source.authority(self.endpoint)
+        self._tls = source.tls(self.endpoint)
         # Metrics on a port of their own say nothing about the port that serves requests.
         self._is_own_address = authority == self.endpoint.key
         self._request = (
@@ -289,7 +289,7 @@ class Target:
 
     async def _connect_and_ask(self) -> None:
         host, port = split_host_port(self._authority)
-        tls = self._shared.tls
+        tls = self._tls
         connection = self._connection = ScrapeConnection(self)
         try:
             await asyncio.get_running_loop().create_connection(

@@ -93,8 +93,8 @@ class DataSource(Protocol):
         """``host:port`` to poll for this endpoint; empty when that is not known, and it is not polled."""
         ...
 
-    def tls(self) -> ssl.SSLContext | None:
-        """How to connect when ``scheme`` is https; None for http."""
+    def tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        """How to connect to this endpoint by https; None for http."""
         ...
 
     def bind(self, extractors: Sequence[Extractor]) -> None:

@@ -61,6 +61,8 @@ class EndpointSpec(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     metrics_host: str = ""
     """``host:port`` to scrape; empty means ``key``."""
+    metrics_scheme: str = ""
+    """``http`` or ``https``; empty means the data source's."""
     rank: int = 0
     """Index among the data-parallel ranks of one server, each of which is an endpoint."""
     models: tuple[str, ...] = ()

@@ -8,7 +8,7 @@
       address: vllm.example.internal
       ranks: 2
       role: decode
-      metrics: {port: 9400}
+      metrics: {port: 9400, scheme: https}
 
 One entry is one server or one name for several of them, and becomes one endpoint for each address and each
 rank. Reading is strict: an entry with any mistake, an unknown field included, is left out, and everything
@@ -128,6 +128,7 @@ class _Metrics(_Section, frozen=True):
     """Where the server's metrics are."""
 
     port: int | str | None = None
+    scheme: Literal["http", "https"] | None = None
 
 
 class _Entry(_Section, frozen=True, kw_only=True):
@@ -211,6 +212,7 @@ def _server(place: str, entry: object) -> tuple[ListedServer | None, list[Config
             address=address,
             port=port,
             labels=checked(lambda: _labels(written), {}),
+            metrics_scheme=written.metrics.scheme or "",
             models=checked(lambda: _models(written.models), ()),
             annotations=annotations,
         ),

@@ -15,6 +15,7 @@ from dataplane.errors import ConfigError
 from dataplane.plugin.base import PluginParams, TypedName
 from dataplane.units import parse_duration
 from epp.interfaces.data_layer import Extractor
+from epp.interfaces.endpoint import Endpoint
 
 PROMETHEUS_TEXT = "prometheus-text"
 """Payload of sources that deliver a Prometheus text."""
@@ -55,7 +56,7 @@ class HttpSource:
         self.interval_s = self._interval(params.interval)
         self._tls = _context(params)
 
-    def tls(self) -> ssl.SSLContext | None:
+    def tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         """Context for https, None for http."""
         return self._tls
 
@@ -114,6 +115,11 @@ def _context(params: HttpSourceParams) -> ssl.SSLContext | None:
                     "has no effect with scheme http; set scheme: https or remove it", path=field
                 )
         return None
+    return https_context(params)
+
+
+def https_context(params: HttpSourceParams) -> ssl.SSLContext:
+    """How to connect by https. ``ConfigError`` when a certificate cannot be had."""
     context = ssl.create_default_context()
     if params.ca_cert_path:
         _load(lambda: context.load_verify_locations(params.ca_cert_path), "caCertPath", params.ca_cert_path)

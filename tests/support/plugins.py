@@ -181,7 +181,7 @@ class TextSource(Base):
     def authority(self, endpoint: Endpoint) -> str:
         return endpoint.key
 
-    def tls(self) -> None:
+    def tls(self, endpoint: Endpoint) -> None:
         return None
 
     def bind(self, extractors: Sequence[Extractor]) -> None:

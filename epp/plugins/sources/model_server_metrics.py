@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import ClassVar
 
 from dataplane.addresses import host_port
 from dataplane.plugin.base import PluginInfo, Stability, TypedName
 from epp.interfaces.endpoint import Endpoint
 from epp.interfaces.handle import Handle
-from epp.plugins.http_source import HttpSource, HttpSourceParams, checked_port
+from epp.plugins.http_source import HttpSource, HttpSourceParams, checked_port, https_context
 
 
 class ModelServerMetricsParams(HttpSourceParams, frozen=True):
@@ -28,6 +29,8 @@ class ModelServerMetricsSource(HttpSource):
     def __init__(self, name: TypedName, params: ModelServerMetricsParams, handle: Handle) -> None:
         super().__init__(name, params, params.path)
         self._port = checked_port(params.port, "the endpoint's")
+        self._params = params
+        self._https = self._tls
 
     def authority(self, endpoint: Endpoint) -> str:
         """``host:port`` of the endpoint's metrics: what discovery says of it precedes ``port``."""
@@ -35,3 +38,11 @@ class ModelServerMetricsSource(HttpSource):
         if spec.metrics_host:
             return spec.metrics_host
         return host_port(spec.address, self._port) if self._port else spec.key
+
+    def tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        """Context for https, None for http: what discovery says of the endpoint precedes ``scheme``."""
+        if (endpoint.spec.metrics_scheme or self.scheme) == "http":
+            return None
+        if self._https is None:
+            self._https = https_context(self._params)
+        return self._https

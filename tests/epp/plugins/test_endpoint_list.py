@@ -38,7 +38,7 @@ def test_every_field_is_read(file: Path):
     found = read(
         file,
         "- name: a\n  namespace: prod\n  address: '[FD00::0001]'\n  port: '8001'\n  role: decode\n"
-        "  models: [llama, qwen]\n  metrics: {port: 9400}\n  labels: {zone: x}\n"
+        "  models: [llama, qwen]\n  metrics: {port: 9400, scheme: https}\n  labels: {zone: x}\n"
         "  annotations: {note: 'long text'}\n",
     )
     assert found.problems == []
@@ -50,6 +50,7 @@ def test_every_field_is_read(file: Path):
             8001,
             {"zone": "x", "llm-d.ai/role": "decode"},
             metrics_host="[fd00::1]:9400",
+            metrics_scheme="https",
             models=("llama", "qwen"),
             annotations={"note": "long text"},
         )

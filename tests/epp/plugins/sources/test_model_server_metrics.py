@@ -35,7 +35,8 @@ def endpoint(address: str = "10.0.0.1", metrics_host: str = "") -> Endpoint:
 
 def test_defaults_are_those_of_the_field():
     plugin = source()
-    assert (plugin.scheme, plugin.path, plugin.interval_s, plugin.tls()) == ("http", "/metrics", 0.0, None)
+    assert (plugin.scheme, plugin.path, plugin.interval_s) == ("http", "/metrics", 0.0)
+    assert plugin.tls(endpoint()) is None
     assert isinstance(plugin, DataSource)
     assert plugin.payload == "prometheus-text"
 
@@ -167,6 +168,28 @@ async def test_a_server_certificate_nobody_vouches_for_is_refused(
             "check scheme, caCertPath and the client certificate of the data source"
         )
         assert fleet.scrapes(row) == 0
+
+
+@pytest.mark.parametrize(
+    ("scheme", "own", "encrypted"),
+    [("http", "", False), ("http", "https", True), ("https", "", True), ("https", "http", False)],
+)
+def test_the_scheme_an_endpoint_names_precedes_the_parameter(scheme: str, own: str, encrypted: bool):
+    plugin = source(scheme=scheme)
+    row = Endpoint(EndpointSpec("a", "default", "10.0.0.1", 8000, metrics_scheme=own), 0, 0)
+    context = plugin.tls(row)
+    assert (context is not None) is encrypted
+    assert plugin.tls(row) is context
+
+
+async def test_endpoints_of_one_source_may_differ_in_scheme(certificate: tuple[Path, Path]):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    async with Fleet() as fleet:
+        plain = fleet.add(await fleet.serve(answer(page())))
+        encrypted = fleet.add(await fleet.serve(answer(page()), context), "b", metrics_scheme="https")
+        await until(lambda: min(fleet.scrapes(plain), fleet.scrapes(encrypted)) >= 2)
+        assert fleet.errors.poll == 0
 
 
 async def test_http_asked_of_an_https_port_fails_with_the_way_out(

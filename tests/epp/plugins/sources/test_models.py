@@ -30,13 +30,13 @@ class Errors:
 def test_defaults_are_those_of_the_field():
     plugin = make_plugin(ModelsSource)
     assert isinstance(plugin, DataSource)
-    assert (plugin.scheme, plugin.path, plugin.tls(), plugin.accept) == (
+    (endpoint,) = make_table(1).all().endpoints
+    assert (plugin.scheme, plugin.path, plugin.tls(endpoint), plugin.accept) == (
         "http",
         "/v1/models",
         None,
         "application/json",
     )
-    (endpoint,) = make_table(1).all().endpoints
     assert plugin.authority(endpoint) == endpoint.key
 
 
