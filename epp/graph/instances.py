@@ -186,6 +186,13 @@ class Instances:
         """Configured types that are not registered; each is noted as a problem."""
         return self._unresolved
 
+    def absence(self, plugin_type: str) -> str:
+        """Why a plugin type that a default names is not in this build; empty when it is."""
+        if plugin_type in self._registry or plugin_type in self._failed:
+            return ""
+        reason = self._registry.absent.get(plugin_type, "this build has no such plugin")
+        return reason.partition(";")[0]
+
     def is_known_type(self, name: str) -> bool:
         """Whether a name is a plugin type rather than an instance."""
         return name not in self.by_name and name not in self._failed and name in self._registry

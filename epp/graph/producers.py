@@ -86,6 +86,12 @@ def _default_producer(key: DataKey[Any], consumer: AnyPlugin, instances: Instanc
         message = f"no default producer found for missing data key {key}, consumed by '{name}'"
         instances.problem(message + _unfed(key, instances))
         return None
+    absent = instances.absence(plugin_type)
+    if absent:
+        instances.problem(
+            f"'{name}' reads {key.type_name} of '{plugin_type}', and {absent}; remove '{name}'", "plugins"
+        )
+        return None
     others = [p.name.name for p in instances.by_name.values() if p.name.type == plugin_type]
     if others:
         instances.warnings.append(

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from dataplane.plugin.base import DataKey
 from epp.interfaces.endpoint import Candidates, Endpoint, Floats
@@ -68,11 +69,28 @@ class EncoderMatch(msgspec.Struct):
     """Of all distinct media of the prompt; more than 0."""
 
 
+class LatencyPrediction(msgspec.Struct):
+    """What is predicted for the request at each candidate, parallel to ``candidates``."""
+
+    candidates: Candidates
+    ttft_ms: Floats
+    """Time to the first token; NaN = no prediction."""
+    tpot_ms: Floats
+    """Time per output token after the first."""
+    ttft_headroom_ms: Floats
+    """What the objective allows beyond the prediction; negative = missed."""
+    tpot_headroom_ms: Floats
+    valid: NDArray[np.bool_]
+    """Whether the prediction meets the request's objectives; False where there is none."""
+
+
 TOKENIZED_PROMPT: Final[DataKey[TokenizedPrompt]] = DataKey("TokenizedPrompt")
 PREFIX_MATCH: Final[DataKey[PrefixMatch]] = DataKey("PrefixCacheMatchInfo")
 INFLIGHT_LOAD: Final[DataKey[InflightLoad]] = DataKey("InFlightLoad")
 
 ENCODER_MATCH: Final[DataKey[EncoderMatch]] = DataKey("EncoderCacheMatchInfo")
+
+LATENCY_PREDICTION: Final[DataKey[LatencyPrediction]] = DataKey("LatencyPredictionInfo")
 
 SESSION_ID: Final[DataKey[str]] = DataKey("SessionID")
 """Names the session a request belongs to; of bounded length."""
@@ -121,6 +139,7 @@ DEFAULT_PRODUCERS: Final[Mapping[str, str]] = {
     INFLIGHT_LOAD.type_name: "inflight-load-producer",
     SESSION_ID.type_name: "session-id-producer",
     ENCODER_MATCH.type_name: "mm-embeddings-cache-producer",
+    LATENCY_PREDICTION.type_name: "predicted-latency-producer",
     TOPOLOGY.type_name: "topology-extractor",
 }
 """Plugin type that produces each kind of value when no other producer is named; created if missing."""

@@ -29,7 +29,6 @@ ABSENT: Final[Mapping[str, str]] = {
     "predicted-latency-producer": _LATENCY,
     "latency-scorer": _LATENCY,
     "slo-headroom-tier-filter": _LATENCY,
-    "latency-slo-admitter": _LATENCY,
     "global-strict-fairness-policy": _FLOW,
     "round-robin-fairness-policy": _FLOW,
     "program-aware-fairness": _FLOW,

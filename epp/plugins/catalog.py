@@ -22,14 +22,19 @@ BUILTIN: Final[Mapping[str, str]] = {
     "approx-prefix-cache-producer": "epp.plugins.producers.approximate_prefix:ApproximatePrefixProducer",
     "mm-embeddings-cache-producer": "epp.plugins.producers.media_embeddings:MediaEmbeddingsProducer",
     "inflight-load-producer": "epp.plugins.producers.inflight_load:InflightLoadProducer",
+    "p2p-source-producer": "epp.plugins.producers.p2p_source:P2pSourceProducer",
     "session-id-producer": "epp.plugins.producers.session_id:SessionIdProducer",
     "agent-identity": "epp.plugins.producers.agent_identity:AgentIdentity",
     # screeners
     "disaggregatedset-rollout-screener": "epp.plugins.screeners.disaggregated_set_rollout:RolloutScreener",
     # admitters
+    "latency-slo-admitter": "epp.plugins.admitters.latency_slo:LatencySloAdmitter",
     "probabilistic-admitter": "epp.plugins.admitters.probabilistic:ProbabilisticAdmitter",
     # filters
     "session-affinity-filter": "epp.plugins.filters.session_affinity:SessionAffinityFilter",
+    "multicluster-session-affinity-filter": (
+        "epp.plugins.filters.multicluster_session_affinity:MulticlusterSessionAffinityFilter"
+    ),
     "label-selector-filter": "epp.plugins.filters.label_selector:LabelSelectorFilter",
     "by-label": "epp.plugins.filters.by_label:ByLabelFilter",
     "decode-filter": "epp.plugins.filters.decode:DecodeFilter",
@@ -69,6 +74,10 @@ BUILTIN: Final[Mapping[str, str]] = {
     # header handlers
     "disagg-headers-handler": "epp.plugins.header_handlers.disagg_headers:DisaggHeadersHandler",
     "prefill-header-handler": "epp.plugins.header_handlers.prefill_header:PrefillHeaderHandler",
+    # verifiers of conformance tests
+    "destination-endpoint-served-verifier": (
+        "epp.plugins.verifiers.destination_endpoint_served:DestinationEndpointServedVerifier"
+    ),
     # deciders of disaggregation
     "always-disagg-pd-decider": "epp.plugins.deciders.always_prefill:AlwaysPrefillDecider",
     "always-disagg-multimodal-decider": "epp.plugins.deciders.always_multimodal:AlwaysMultimodalDecider",

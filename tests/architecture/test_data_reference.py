@@ -23,6 +23,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
 }
 PARAMETERS["session-affinity-scorer"] = PARAMETERS["session-affinity-filter"]
+PARAMETERS["multicluster-session-affinity-filter"] = PARAMETERS["session-affinity-filter"]
 """Parameters without which a plugin does not read all it can read."""
 
 

@@ -48,10 +48,10 @@ class Rig:
         self.decisions = DecisionLog(10)
         self.handler = PickerHandler(self.director, self.metrics, self.decisions, self.clock, explain=explain)
 
-    def ask(self, *headers: tuple[str, str]) -> tuple[PickerExchange, Decision | None]:
+    def ask(self, *headers: tuple[str, str], body: bytes = BODY) -> tuple[PickerExchange, Decision | None]:
         """A new exchange and its answer to one request."""
         exchange = self.handler.open()
-        return exchange, exchange.on_request(http_request(*headers), lambda decision: None)
+        return exchange, exchange.on_request(http_request(*headers, body=body), lambda decision: None)
 
 
 class Served:
@@ -71,9 +71,9 @@ def graph_of(plugins: str, table: EndpointTable, clock: Clock = SYSTEM_CLOCK) ->
     )
 
 
-def http_request(*headers: tuple[str, str]) -> HttpRequest:
+def http_request(*headers: tuple[str, str], body: bytes = BODY) -> HttpRequest:
     """A whole completion request."""
-    return HttpRequest(Headers.of([(":path", "/v1/completions"), *headers]), BODY, None)
+    return HttpRequest(Headers.of([(":path", "/v1/completions"), *headers]), body, None)
 
 
 def response(*headers: tuple[str, str], status: int = 200, served: str = "") -> HttpResponse:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dataplane.errors import BadRequestError, ResourceExhaustedError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams
+from epp.interfaces.attributes import LATENCY_PREDICTION, LatencyPrediction
 from epp.interfaces.endpoint import Candidates
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.request_control import ResponseHead
@@ -110,6 +111,18 @@ class PickyScreener(Base):
         return candidates.where(np.array(keep, dtype=np.bool_))
 
 
-REQUEST_REGISTRY = TEST_REGISTRY.extended(
-    {p.info.type: f"{__name__}:{p.__name__}" for p in (TellTale, RightReader, HeaderProvider, PickyScreener)}
-)
+class Pessimist(Base):
+    """Predicts that no endpoint will answer in time."""
+
+    info: ClassVar = PluginInfo("pessimist")
+    produces: Sequence[DataKey[Any]] = (LATENCY_PREDICTION,)
+
+    def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
+        times = np.full(len(candidates), 1e6)
+        late = np.zeros(len(candidates), dtype=np.bool_)
+        request.put(LATENCY_PREDICTION, LatencyPrediction(candidates, times, times, -times, -times, late))
+
+
+REQUEST_PLUGINS = (TellTale, RightReader, HeaderProvider, PickyScreener, Pessimist)
+
+REQUEST_REGISTRY = TEST_REGISTRY.extended({p.info.type: f"{__name__}:{p.__name__}" for p in REQUEST_PLUGINS})
