@@ -73,6 +73,7 @@ def _http_filters(listener: Listener, name: str) -> list[dict[str, Any]]:
         "@type": TYPE + "filters.http.ext_proc.v3.ExternalProcessor",
         "grpc_service": {"envoy_grpc": {"cluster_name": "processor"}},
         "message_timeout": "10s",
+        "metadata_options": {"receiving_namespaces": {"untyped": ["billing"]}},
         "stat_prefix": name.replace(" ", "_"),
         "processing_mode": {
             "request_header_mode": "SEND",
@@ -91,14 +92,21 @@ def _http_filters(listener: Listener, name: str) -> list[dict[str, Any]]:
     ]
     if listener.metadata:
         ext_proc["request_attributes"] = ["request.path"]
-        ext_proc["metadata_options"] = {"forwarding_namespaces": {"untyped": ["envoy.lb"]}}
+        ext_proc["metadata_options"]["forwarding_namespaces"] = {"untyped": ["envoy.lb"]}
         metadata = {"metadata_namespace": "envoy.lb", "value": {"subset": ["10.0.0.1", {"weight": 0.5}]}}
         config = {"@type": TYPE + "filters.http.set_metadata.v3.Config", "metadata": [metadata]}
         filters.insert(0, {"name": "set_metadata", "typed_config": config})
     return filters
 
 
-def _listener(name: str, listener: Listener) -> dict[str, Any]:
+def _access_log(path: Path) -> dict[str, Any]:
+    """One line per request: what the dynamic metadata says it has cost."""
+    line = {"text_format_source": {"inline_string": "%DYNAMIC_METADATA(billing:cost)%\n"}}
+    config = {"@type": TYPE + "access_loggers.file.v3.FileAccessLog", "path": str(path), "log_format": line}
+    return {"name": "access_log", "typed_config": config}
+
+
+def _listener(name: str, listener: Listener, access_log: Path) -> dict[str, Any]:
     routes = [{"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "0s"}}]
     manager = {
         "@type": TYPE + "filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -106,6 +114,7 @@ def _listener(name: str, listener: Listener) -> dict[str, Any]:
         "http_protocol_options": {"enable_trailers": True},
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
         "http_filters": _http_filters(listener, name),
+        "access_log": [_access_log(access_log)],
     }
     return {
         "name": name,
@@ -134,10 +143,11 @@ class Envoy:
     """A running Envoy: where its listeners are, and its counters. Its methods block."""
 
     def __init__(self, folder: Path, processor_port: int, upstream_port: int) -> None:
+        self.access_log = folder / "access.log"
         config = {
             "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}},
             "static_resources": {
-                "listeners": [_listener(name, listener) for name, listener in LISTENERS.items()],
+                "listeners": [_listener(name, each, self.access_log) for name, each in LISTENERS.items()],
                 "clusters": [
                     _cluster("processor", processor_port, {"http2_protocol_options": {}}),
                     _cluster("upstream", upstream_port, {"http_protocol_options": {"enable_trailers": True}}),
@@ -147,6 +157,7 @@ class Envoy:
         path, self.admin_file, self.log = folder / "envoy.json", folder / "admin", folder / "envoy.log"
         path.write_text(json.dumps(config))
         command = [str(ENVOY), "-c", str(path), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
+        command += ["--file-flush-interval-msec", "20"]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, "--admin-address-path", str(self.admin_file)], stderr=log
