@@ -8,6 +8,8 @@
     /debug/objects?limit=1000       objectives and model rewrites in use, and problems of their documents
     /debug/plugins/state            what plugins show of their state
     /debug/config                   the effective configuration and its warnings
+    /debug/stacks                   threads and tasks, and where each is; with --enable-pprof
+    /debug/profile?seconds=5        where the event loop's time goes, as counted stacks; with --enable-pprof
     /debug/reload                   POST: read configuration and objects now; 400 with what is wrong with them
 
 The pages are callables that the application provides; they run on the event loop and return JSON-able data.
@@ -38,6 +40,7 @@ from dataplane.errors import ConfigError, did_you_mean
 from dataplane.observability.exposition import CONTENT_TYPE, MetricSet
 from dataplane.plugin.base import Plugin
 from epp.decisions import DecisionQuery
+from epp.diagnostics import MAX_SECONDS, Profiler, stacks
 from epp.interfaces.state import StateDumper
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ MAX_CONNECTIONS: Final = 64
 MAX_DECISIONS: Final = 200
 MAX_ENDPOINTS: Final = 20_000
 MAX_OBJECTS: Final = 5000
+DEFAULT_PROFILE_S: Final = 5
 KEEPALIVE_S: Final = 30.0
 
 
@@ -75,6 +79,8 @@ class AdminPages:
     """Reads the files anew; answers with what is wrong with them."""
     not_ready: Callable[[], str]
     """Why requests are not served; empty when they are."""
+    diagnostics: bool = False
+    """Whether stacks and profiles are shown."""
 
 
 class AdminServer:
@@ -85,6 +91,7 @@ class AdminServer:
         self._wanted_port = port
         self._port_flag = port_flag
         self._pages = pages
+        self._profiler = Profiler()
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         for collector in pages.collectors:
@@ -118,6 +125,8 @@ class AdminServer:
                 web.get("/", self._index),
             ]
         )
+        if self._pages.diagnostics:
+            app.add_routes([web.get("/debug/stacks", self._stacks), web.get("/debug/profile", self._profile)])
         runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_S, handle_signals=False)
         await runner.setup()
         self._runner = runner
@@ -129,6 +138,7 @@ class AdminServer:
 
     async def stop(self) -> None:
         """Close the port and every connection."""
+        self._profiler.stop()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -219,6 +229,16 @@ class AdminServer:
         problems = await self._pages.reload()
         return _json({"refused": problems}, 400 if problems else 200)
 
+    async def _stacks(self, _: web.Request) -> web.StreamResponse:
+        return _text(stacks())
+
+    async def _profile(self, request: web.Request) -> web.StreamResponse:
+        seconds = _limit(request, default=DEFAULT_PROFILE_S, most=MAX_SECONDS, name="seconds")
+        profile = await self._profiler.profile(seconds)
+        if profile is None:
+            return _text("another profile is being made; try again when it is done\n", status=409)
+        return _text(profile)
+
     async def _plugins(self, _: web.Request) -> web.StreamResponse:
         now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
         plugins: dict[str, Any] = {}
@@ -257,15 +277,15 @@ def _state(plugin: Plugin) -> dict[str, Any]:
         return shown | {"message": f"cannot show its state: {error}"}
 
 
-def _limit(request: web.Request, *, default: int, most: int) -> int:
-    """The query's ``limit``, between 1 and ``most``; 400 when it is no number."""
+def _limit(request: web.Request, *, default: int, most: int, name: str = "limit") -> int:
+    """The query's ``limit``, or another number, between 1 and ``most``; 400 when it is no number."""
     from aiohttp import web
 
-    text = request.query.get("limit")
+    text = request.query.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise web.HTTPBadRequest(text=f"limit must be a number from 1 to {most}\n")
+        raise web.HTTPBadRequest(text=f"{name} must be a number from 1 to {most}\n")
     return max(1, min(int(text), most))
 
 

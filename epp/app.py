@@ -279,6 +279,7 @@ class Picker:
             ),
             reload=self.reload,
             not_ready=lambda: ", ".join(self.health.unmet()),
+            diagnostics=self.options.enable_pprof,
         )
 
     async def start(self) -> None:

@@ -49,7 +49,6 @@ _ABSENT: Final = {
 """Flags that ask for what this build does not have, and what to do instead."""
 
 _NO_EFFECT: Final = {
-    "enable-pprof": "there are no Go profiles; /metrics and /debug/decisions show what goes on",
     "metrics-endpoint-auth": "metrics and debug pages are served to everybody who reaches the port; restrict "
     "it with --metrics-host or a network policy",
     "grpc-max-send-msg-size": "no message the picker sends is larger than 64 KiB",
@@ -94,7 +93,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("metrics-staleness-threshold", Kind.DURATION, "2s", "age at which metrics are not trusted"),
     Flag("tracing", Kind.SWITCH, "true", "spans of requests, exported as OTEL_* variables say"),
     Flag("health-checking", Kind.SWITCH, "false", "answer health checks on the ext_proc port as well"),
-    Flag("enable-pprof", Kind.SWITCH, "true", "Go profiles; no effect"),
+    Flag("enable-pprof", Kind.SWITCH, "true", "/debug/stacks and /debug/profile on the metrics port"),
     Flag("secure-serving", Kind.SWITCH, "true", "TLS on the ext_proc port"),
     Flag("cert-path", Kind.TEXT, "", "folder with tls.crt and tls.key; empty = self-signed"),
     Flag("enable-cert-reload", Kind.SWITCH, "false", "take a changed certificate without a restart"),
@@ -162,6 +161,7 @@ class EppOptions:
     refresh_metrics_interval: float = 0.05
     metrics_staleness_threshold: float = 2.0
     tracing: bool = True
+    enable_pprof: bool = True
     health_checking: bool = False
     secure_serving: bool = True
     cert_path: str = ""

@@ -94,6 +94,7 @@ class Process:
             config=lambda: {"warnings": ["w"]},
             reload=self.reload,
             not_ready=lambda: self.reason,
+            diagnostics=True,
         )
 
 
@@ -214,6 +215,8 @@ async def test_the_root_lists_the_pages_and_other_paths_are_unknown(get: Get):
         "/debug/objects?limit=1000",
         "/debug/plugins/state",
         "/debug/config",
+        "/debug/stacks",
+        "/debug/profile?seconds=5",
         "/debug/reload",
     ]
     assert (await get("/debug/pprof"))[0] == 404
@@ -311,3 +314,23 @@ async def test_a_reload_answers_with_what_is_wrong(process: Process, server: Adm
             assert (answer.status, await answer.json()) == (400, {"refused": ["plugins[0].type: unknown"]})
         async with session.get(url) as answer:
             assert answer.status == 405
+
+
+async def test_stacks_and_profiles_are_text(get: Get):
+    status, text = await get("/debug/stacks")
+    assert (status, "thread MainThread\n" in text) == (200, True)
+    status, text = await get("/debug/profile?seconds=1")
+    assert (status, text.splitlines()[0].rpartition(" ")[2].isdigit()) == (200, True)
+    assert await get("/debug/profile?seconds=x") == (400, "seconds must be a number from 1 to 30\n")
+
+
+async def test_a_second_profile_waits_its_turn(server: AdminServer, get: Get):
+    async with aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{server.port}/debug/profile?seconds=30"
+        first = asyncio.create_task(session.get(url))
+        await get("/healthz")
+        status = 200
+        while status == 200:
+            status, text = await get("/debug/profile?seconds=1")
+        assert (status, text) == (409, "another profile is being made; try again when it is done\n")
+        first.cancel()

@@ -187,7 +187,7 @@ def test_a_short_refresh_interval_is_raised_and_said():
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--tracing", "--enable-pprof=false", "--metrics-endpoint-auth=false"],
+        ["--tracing", "--metrics-endpoint-auth=false"],
         ["--ha-enable-leader-election=false", "--endpoint-selector=", "--metrics-cert-dir="],
         ["--refresh-prometheus-metrics-interval=10s"],
     ],
@@ -199,7 +199,6 @@ def test_flags_that_change_nothing_are_accepted_in_silence(argv: list[str]):
 @pytest.mark.parametrize(
     ("flag", "warning"),
     [
-        ("--enable-pprof=true", "--enable-pprof has no effect: there are no Go profiles"),
         (
             "--metrics-endpoint-auth=true",
             "--metrics-endpoint-auth has no effect: metrics and debug pages are served",
