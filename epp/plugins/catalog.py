@@ -27,6 +27,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "agent-identity": "epp.plugins.producers.agent_identity:AgentIdentity",
     # screeners
     "disaggregatedset-rollout-screener": "epp.plugins.screeners.disaggregated_set_rollout:RolloutScreener",
+    "served-models-screener": "epp.plugins.screeners.served_models:ServedModelsScreener",
     # admitters
     "latency-slo-admitter": "epp.plugins.admitters.latency_slo:LatencySloAdmitter",
     "probabilistic-admitter": "epp.plugins.admitters.probabilistic:ProbabilisticAdmitter",
