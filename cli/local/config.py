@@ -49,7 +49,10 @@ class GatewaySection(Section, frozen=True, kw_only=True):
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Envoy's worker threads."""
     observe_responses: bool = True
-    """Show response bodies to the pickers, for usage, TTFT and cached tokens. False saves CPU."""
+    """Show response bodies to the pickers, for usage, TTFT and cached tokens. False saves CPU.
+
+    They are shown in any case where a pool has rewrites: models are named in them.
+    """
 
     def __post_init__(self) -> None:
         if self.max_request_body not in BODY_BYTES:

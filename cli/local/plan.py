@@ -125,7 +125,8 @@ def make_plan(config: LocalConfig, state: Path, choose: PortChooser) -> Plan:
         max_body_bytes=gateway.max_request_body,
         stream_idle_timeout_s=gateway.stream_idle_timeout,
         workers=gateway.workers,
-        observe_responses=gateway.observe_responses,
+        # A rewritten name has to be put back into the response.
+        observe_responses=gateway.observe_responses or any(pool.rewrites for pool in config.pools),
         state=state,
         pools=tuple(
             plan_pool(pool, f"pools[{index}]", state, choose) for index, pool in enumerate(config.pools)

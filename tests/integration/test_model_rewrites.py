@@ -23,27 +23,17 @@ from simulator.headers import BODY_SHA256
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
 CONFIG = """
-gateway: {observeResponses: true}
+gateway: {observeResponses: false}
 pools:
   - name: pool
-    models: [alias, open]
-    simulator:
-      replicas: 2
-      profile: instant
-      flags: [--served-model-name, target, --mode, echo]
-    picker:
-      flags: [--objects-file, OBJECTS]
+    models: [target, open]
+    rewrites:
+      - matches: [{model: {value: alias}}]
+        targets: [{modelRewrite: target}]
+    simulator: {replicas: 2, profile: instant, flags: [--mode, echo]}
 """
-OBJECTS = """
-apiVersion: llm-d.ai/v1alpha2
-kind: InferenceModelRewrite
-metadata: {name: alias}
-spec:
-  poolRef: {name: pool}
-  rules:
-  - matches: [{model: {value: alias}}]
-    targets: [{modelRewrite: target}]
-"""
+"""The model servers know ``target`` and ``open``. Responses are shown because there are rewrites."""
+
 PROMPT = 'say "model":"target" and {"model": "target"} and \\"model\\":\\"target\\" é'
 MESSAGES: list[Any] = [{"role": "user", "content": PROMPT}]
 HEADER = "x-llm-d-model-name-rewrite"
@@ -51,11 +41,7 @@ HEADER = "x-llm-d-model-name-rewrite"
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    objects = tmp_path / "objects.yaml"
-    objects.write_text(OBJECTS)
-    plan = make_plan(
-        parse(CONFIG.replace("OBJECTS", str(objects))), tmp_path / "run", Ports(random.SystemRandom())
-    )
+    plan = make_plan(parse(CONFIG), tmp_path, Ports(random.SystemRandom()))
     async with Gateway(plan, say=lambda _: None) as running:
         await running.start()
         yield running
@@ -117,7 +103,7 @@ async def test_official_client_asks_for_an_alias_and_is_answered_by_it(
     assert (
         sample_value(page, "llm_d_epp_request_input_tokens_sum", **labels) or 0
     ) > 2 * plain.usage.prompt_tokens
-    decided = {"model_rewrite_name": "alias", "model_name": "alias", "target_model": "target"}
+    decided = {"model_rewrite_name": "pool", "model_name": "alias", "target_model": "target"}
     assert sample_value(page, "llm_d_epp_model_rewrite_decisions_total", **decided) == 4
     await assert_content(gateway, session)
 

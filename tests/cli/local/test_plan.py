@@ -101,3 +101,15 @@ def test_own_discovery_is_refused(tmp_path: Path):
 def test_url_is_one_a_client_on_this_machine_can_use(address: str, url: str, tmp_path: Path):
     text = f"gateway: {{address: '{address}', port: 8080}}\npools: [{{name: a, models: [m]}}]"
     assert make_plan(parse(text), tmp_path, counted_ports()).url == url
+
+
+@pytest.mark.parametrize(
+    ("observe", "rewrites", "shown"),
+    [("true", "[]", True), ("false", "[]", False), ("false", "[{targets: [{modelRewrite: m}]}]", True)],
+)
+def test_responses_are_shown_where_asked_and_where_models_in_them_have_to_be_renamed(
+    observe: str, rewrites: str, shown: bool, tmp_path: Path
+):
+    pools = f"pools: [{{name: a, models: [x]}}, {{name: b, models: [m], rewrites: {rewrites}}}]"
+    config = parse(f"gateway: {{observeResponses: {observe}}}\n{pools}")
+    assert make_plan(config, tmp_path, Ports(random.Random(1))).observe_responses is shown
