@@ -20,7 +20,7 @@ from dataplane.config.epp_sections import (
     ProfilePlugin,
     SchedulingProfileSpec,
 )
-from dataplane.config.schema import DRAFT, Schema, struct_schema
+from dataplane.config.schema import DRAFT, Definitions, Schema, struct_schema
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability
 from dataplane.plugin.registry import PluginRegistry
 
@@ -37,7 +37,7 @@ REQUIRED: Final[dict[type[msgspec.Struct], list[str]]] = {
 
 def config_schema(registry: PluginRegistry) -> Schema:
     """The schema of a whole document whose plugins are of the types of ``registry``."""
-    definitions: dict[str, Schema] = {}
+    definitions = Definitions()
     document = struct_schema(EndpointPickerConfig, definitions)
     for kind, fields in REQUIRED.items():
         section = document if kind is EndpointPickerConfig else definitions[kind.__name__]
@@ -62,7 +62,7 @@ def print_schema(registry: PluginRegistry) -> str:
     return json.dumps(config_schema(registry), indent=1, ensure_ascii=False) + "\n"
 
 
-def _add_plugins(definitions: dict[str, Schema], registry: PluginRegistry) -> None:
+def _add_plugins(definitions: Definitions, registry: PluginRegistry) -> None:
     """The plugins' types, and the parameters of each."""
     spec = definitions[PluginSpec.__name__]
     spec["properties"]["type"] |= {"enum": [*registry, *registry.aliases]}
@@ -84,7 +84,7 @@ def _add_plugins(definitions: dict[str, Schema], registry: PluginRegistry) -> No
     spec["allOf"] = cases
 
 
-def _parameters(info: PluginInfo, definitions: dict[str, Schema]) -> Schema:
+def _parameters(info: PluginInfo, definitions: Definitions) -> Schema:
     schema: dict[str, Any] = struct_schema(info.params, definitions)
     if info.params is PluginParams:
         schema["description"] = f"{info.type} has no parameters."

@@ -64,10 +64,30 @@ _DEPRECATED: Final = ("Deprecated", "Another name")
 """How the text of a field begins that is accepted for old files only."""
 
 
-def struct_schema(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
+class Definitions(dict[str, Schema]):
+    """Schemas of structs that others refer to, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[type[msgspec.Struct], str] = {}
+
+    def name_of(self, kind: type[msgspec.Struct]) -> str:
+        """The struct's name here: its class's, with the module where another class has that already."""
+        name = self._names.get(kind)
+        if name is None:
+            name = kind.__name__
+            if name in self:
+                name = f"{kind.__module__}.{name}"
+            self._names[kind] = name
+            self[name] = {}  # a struct that contains itself refers to this place
+            self[name] = struct_schema(kind, self)
+        return name
+
+
+def struct_schema(kind: type[msgspec.Struct], definitions: Definitions) -> Schema:
     """The schema of one struct, its class's own text as description.
 
-    Structs below it are put into ``definitions`` under their class names and referred to.
+    Structs below it are put into ``definitions`` and referred to.
     """
     hints = typing.get_type_hints(kind, include_extras=True)
     docs = field_docs(kind)
@@ -99,7 +119,7 @@ def struct_schema(kind: type[msgspec.Struct], definitions: dict[str, Schema]) ->
     return result
 
 
-def type_schema(hint: Any, definitions: dict[str, Schema]) -> Schema:
+def type_schema(hint: Any, definitions: Definitions) -> Schema:
     """The schema of an annotated type. ``TypeError`` for one that configuration has no notation for."""
     if hint in _SCALARS:
         return _SCALARS[hint]
@@ -118,11 +138,7 @@ def type_schema(hint: Any, definitions: dict[str, Schema]) -> Schema:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return {"enum": [member.value for member in hint]}
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        name = hint.__name__
-        if name not in definitions:
-            definitions[name] = {}  # a struct that contains itself refers to this place
-            definitions[name] = struct_schema(hint, definitions)
-        return {"$ref": f"#/definitions/{name}"}
+        return {"$ref": f"#/definitions/{definitions.name_of(hint)}"}
     raise TypeError(f"{hint!r} has no JSON schema")
 
 

@@ -21,6 +21,7 @@ _FLOW: Final = "this build has no flow control; remove it to run without queuein
 _DETECTOR: Final = (
     "this build has no saturation detectors; remove it, or keep loaded endpoints out with utilization-filter"
 )
+_CLUSTERS: Final = "this build schedules over the endpoints of one cluster; run a picker in each of them"
 
 ABSENT: Final[Mapping[str, str]] = {
     "precise-prefix-cache-producer": _PRECISE,
@@ -42,4 +43,13 @@ ABSENT: Final[Mapping[str, str]] = {
     "priority-then-time-eviction-order-policy": _FLOW,
     "utilization-detector": _DETECTOR,
     "concurrency-detector": _DETECTOR,
+    "multicluster-file-discovery": _CLUSTERS,
+    "multicluster-metrics-data-source": _CLUSTERS,
+    "multicluster-metrics-extractor": _CLUSTERS,
+    "multicluster-approx-prefix-cache-producer": _CLUSTERS,
+    "multicluster-prefix-cache-scorer": _CLUSTERS,
+    "multicluster-queue-scorer": _CLUSTERS,
+    "multicluster-kv-cache-utilization-scorer": _CLUSTERS,
+    "multicluster-session-affinity-filter": _CLUSTERS,
+    "k8s-notification-source": "this build does not watch Kubernetes; remove it",
 }

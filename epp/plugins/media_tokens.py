@@ -43,7 +43,9 @@ class Resolution(PluginParams, frozen=True):
     """Pixels."""
 
     width: Positive = 640
+    """Pixels from left to right."""
     height: Positive = 360
+    """Pixels from top to bottom."""
 
 
 class ByArea(PluginParams, frozen=True):

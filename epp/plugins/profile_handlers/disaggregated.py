@@ -30,15 +30,20 @@ class StageProfiles(PluginParams, frozen=True):
     """Names of the scheduling profiles."""
 
     decode: str = "decode"
+    """Profile that chooses the destination; must exist."""
     prefill: str = "prefill"
+    """Profile that chooses who computes the prompt; the stage is left out without it."""
     encode: str = "encode"
+    """Profile that chooses who encodes media; the stage is left out without it."""
 
 
 class StageDeciders(PluginParams, frozen=True):
     """Names of the plugins that decide; empty = the stage never runs on its own."""
 
     prefill: str = ""
+    """Decides whether the prompt is computed apart."""
     encode: str = ""
+    """Decides whether media are encoded apart."""
 
 
 class DisaggregatedParams(PluginParams, frozen=True):

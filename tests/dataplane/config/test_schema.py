@@ -12,7 +12,7 @@ import pytest
 from dataplane.config.decode import Duration, Quantity, decode_struct
 from dataplane.config.docstrings import class_doc, field_docs
 from dataplane.config.resilience import EjectionSpec
-from dataplane.config.schema import Schema, struct_schema, type_schema
+from dataplane.config.schema import Definitions, Schema, struct_schema, type_schema
 
 
 class Colour(StrEnum):
@@ -55,8 +55,8 @@ class Heir(Outer, frozen=True):
     """What is added."""
 
 
-def outer() -> tuple[Schema, dict[str, Schema]]:
-    definitions: dict[str, Schema] = {}
+def outer() -> tuple[Schema, Definitions]:
+    definitions = Definitions()
     return struct_schema(Outer, definitions), definitions
 
 
@@ -111,7 +111,16 @@ def test_every_kind_of_field_has_its_schema():
 
 def test_a_type_without_notation_is_refused():
     with pytest.raises(TypeError, match="has no JSON schema"):
-        type_schema(bytes, {})
+        type_schema(bytes, Definitions())
+
+
+def test_structs_of_one_name_are_told_apart():
+    definitions = Definitions()
+    other = msgspec.defstruct("Inner", [("x", int, 0)], module="elsewhere")
+    assert type_schema(Inner, definitions) == {"$ref": "#/definitions/Inner"}
+    assert type_schema(other, definitions) == {"$ref": "#/definitions/elsewhere.Inner"}
+    assert type_schema(Inner, definitions) == {"$ref": "#/definitions/Inner"}
+    assert list(definitions["elsewhere.Inner"]["properties"]) == ["x"]
 
 
 def test_texts_are_read_from_the_source_and_inherited():

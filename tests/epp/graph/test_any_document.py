@@ -3,10 +3,12 @@
 import json
 from typing import Any
 
+import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.config.problems import ConfigErrors
+from epp.config_schema import config_schema
 from epp.graph import load_graph
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
@@ -86,6 +88,10 @@ DOCUMENT = st.fixed_dictionaries(
 )
 
 
+SCHEMA = jsonschema.Draft7Validator(config_schema(TEST_REGISTRY))
+"""Accepts whatever loads."""
+
+
 @settings(max_examples=300)
 @given(DOCUMENT)
 def test_a_document_becomes_a_graph_or_named_problems(document: dict[str, Any]):
@@ -97,6 +103,7 @@ def test_a_document_becomes_a_graph_or_named_problems(document: dict[str, Any]):
         problems = caught.errors
     else:
         problems = []
+        assert [error.message for error in SCHEMA.iter_errors(document)] == []
         assert graph.profiles
         assert graph.profile_handler in graph.instances.values()
     assert all(problem.message for problem in problems)
