@@ -1,0 +1,48 @@
+"""The configurations on the documentation's pages load as they stand, and the schema accepts them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from epp.config_schema import config_schema
+from epp.graph import load_graph
+from epp.graph.registry import REGISTRY
+from epp.interfaces.endpoint import EndpointTable
+from epp.interfaces.handle import Handle
+from tests.architecture.tree import ROOT
+
+DOCS = ROOT / "docs"
+HEAD = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig"}
+SECTIONS = {"plugins", "schedulingProfiles", "dataLayer", "requestHandler", "flowControl", "scheduler"}
+SCHEMA = jsonschema.Draft7Validator(config_schema(REGISTRY))
+
+
+def examples() -> dict[str, dict[str, Any]]:
+    """Page and number -> document, of every YAML block that holds sections of a configuration."""
+    found = {}
+    for page in sorted([*DOCS.glob("plugins/*.md"), DOCS / "reference/config.md"]):
+        blocks = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for i, block in enumerate(blocks):
+            document = yaml.safe_load(block)
+            if isinstance(document, dict) and document.keys() & SECTIONS:
+                found[f"{page.stem}-{i}"] = HEAD | document
+    return found
+
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("document", EXAMPLES.values(), ids=EXAMPLES)
+def test_an_example_loads(document: dict[str, Any]):
+    graph = load_graph(yaml.safe_dump(document), Handle(EndpointTable()), allow_experimental=True)
+    assert graph.profiles
+    assert [error.message for error in SCHEMA.iter_errors(document)] == []
+
+
+def test_the_reference_has_examples():
+    assert {"config-0", "config-1"} & EXAMPLES.keys()
