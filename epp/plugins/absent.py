@@ -50,6 +50,5 @@ ABSENT: Final[Mapping[str, str]] = {
     "multicluster-prefix-cache-scorer": _CLUSTERS,
     "multicluster-queue-scorer": _CLUSTERS,
     "multicluster-kv-cache-utilization-scorer": _CLUSTERS,
-    "multicluster-session-affinity-filter": _CLUSTERS,
     "k8s-notification-source": "this build does not watch Kubernetes; remove it",
 }

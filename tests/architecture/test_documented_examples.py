@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from dataplane.config.problems import ConfigErrors
 from epp.config_schema import config_schema
 from epp.graph import load_graph
 from epp.graph.registry import REGISTRY
@@ -36,8 +37,22 @@ def examples() -> dict[str, dict[str, Any]]:
 
 EXAMPLES = examples()
 
+OF_PACKAGES = {"latency-slo-admitter-0": "LatencyPredictionInfo"}
+"""Examples that read data which only a plugin of an installed package produces."""
 
-@pytest.mark.parametrize("document", EXAMPLES.values(), ids=EXAMPLES)
+
+def test_an_example_that_needs_a_package_lacks_its_data_alone():
+    for name, data in OF_PACKAGES.items():
+        with pytest.raises(ConfigErrors) as caught:
+            load_graph(yaml.safe_dump(EXAMPLES[name]), Handle(EndpointTable()), allow_experimental=True)
+        (problem,) = caught.value.errors
+        assert data in problem.message
+
+
+COMPLETE = {name: document for name, document in EXAMPLES.items() if name not in OF_PACKAGES}
+
+
+@pytest.mark.parametrize("document", COMPLETE.values(), ids=COMPLETE)
 def test_an_example_loads(document: dict[str, Any]):
     graph = load_graph(yaml.safe_dump(document), Handle(EndpointTable()), allow_experimental=True)
     assert graph.profiles
