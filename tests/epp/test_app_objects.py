@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -36,6 +37,10 @@ class Site:
 
     def priority(self) -> int:
         """The priority that the next request with the objective gets."""
+        return int(self.decision()["priority"])
+
+    def decision(self) -> dict[str, Any]:
+        """The record of another request for the model ``m``."""
         fields = [(":path", "/v1/completions"), (":method", "POST"), ("x-llm-d-inference-objective", "gold")]
         exchange = self.picker.handler.open()
         body = json.dumps({"model": "m", "prompt": "x"}).encode()
@@ -43,7 +48,7 @@ class Site:
         assert isinstance(answer, Proceed)
         exchange.on_end(Ending.NATURAL)
         (record,) = self.picker.decisions.recent(1)
-        return int(record["priority"])
+        return dict(record)
 
 
 @pytest.fixture
@@ -59,6 +64,18 @@ async def test_a_changed_document_decides_without_a_restart(site: Site) -> None:
     assert site.priority() == 10
     site.objects.write_text(objective("gold", -3))
     await until(lambda: site.priority() == -3)
+
+
+async def test_a_changed_rewrite_names_another_model_without_a_restart(site: Site) -> None:
+    assert site.decision()["targetModel"] == "m"
+    for target in ("big", "small"):
+        rules = f"[{{matches: [{{model: {{value: m}}}}], targets: [{{modelRewrite: {target}}}]}}]"
+        site.objects.write_text(
+            "apiVersion: pointsman.dev/v1\nkind: InferenceModelRewrite\nmetadata: {name: r}\n"
+            f"spec: {{poolRef: {{name: pool}}, rules: {rules}}}\n"
+        )
+        await until(lambda target=target: site.decision()["targetModel"] == target)
+    assert site.decision()["model"] == "m"
 
 
 async def test_a_broken_document_changes_nothing_and_reload_says_why(site: Site) -> None:
