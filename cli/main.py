@@ -15,6 +15,7 @@ from cli.arguments import Parser, suggestion
 SUBCOMMANDS = {
     "up": ("cli.up", "run a whole gateway with a simulated fleet on this machine"),
     "epp": ("cli.epp", "run an Endpoint Picker for one pool"),
+    "explain": ("cli.explain", "show why a request goes where it does"),
     "sim": ("cli.sim", "run simulated model servers"),
     "bench": ("cli.bench", "measure the gateway"),
     "version": ("cli.version", "print the version"),

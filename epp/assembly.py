@@ -13,7 +13,6 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from dataplane.clock import SYSTEM_CLOCK
 from dataplane.config.epp import EndpointPickerConfig
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import Plugin, TypedName
@@ -97,7 +96,7 @@ class Assembler:
             table,
             graph,
             self._metrics,
-            SYSTEM_CLOCK,
+            self._handle.clock,
             objects=self._objects,
             rng=self._handle.rng,
             use_subset=not options.disable_endpoint_subset_filter,

@@ -29,10 +29,17 @@ _YES: Final = frozenset({b"true", b"1"})
 class ExplainPolicy:
     """Starts traces. ``share`` of all requests, 0 to 1, and those that ask if ``header`` is not ``off``."""
 
-    __slots__ = ("_asking", "_full", "_left", "_random", "_share")
+    __slots__ = ("_asking", "_full", "_left", "_origin", "_random", "_share")
 
-    def __init__(self, share: float, header: str, rng: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        share: float,
+        header: str,
+        rng: Callable[[], float] = random.random,
+        origin: Origin = Origin.SAMPLED,
+    ) -> None:
         self._share = share
+        self._origin = origin
         self._asking = header != "off"
         self._full = header == "full"
         self._random = rng
@@ -51,7 +58,7 @@ class ExplainPolicy:
             self._left -= 1
             if self._left < 0:
                 self._left = self._gap()
-                request.trace = DecisionTrace(Origin.SAMPLED)
+                request.trace = DecisionTrace(self._origin)
 
     def _gap(self) -> int:
         """How many requests are passed over before the next one that is sampled.

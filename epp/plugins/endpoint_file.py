@@ -51,7 +51,7 @@ class EndpointFile(msgspec.Struct):
 
 def read_endpoint_file(path: str) -> EndpointFile:
     """What the file lists. ``ConfigError`` when the document as a whole cannot be used."""
-    document = _parse(path, _read(path))
+    document = parse_document(path, _read(path))
     if not isinstance(document, dict):
         raise ConfigError("must be a mapping with the list `endpoints`", path=path)
     if is_endpoint_list(document):
@@ -123,7 +123,8 @@ def _read(path: str) -> str:
         raise ConfigError(f"is not UTF-8 text (byte {error.start})", path=path) from error
 
 
-def _parse(path: str, text: str) -> Any:
+def parse_document(path: str, text: str) -> Any:
+    """YAML or JSON as plain data. ``ConfigError`` with line and column when it is neither."""
     if text.lstrip().startswith("{"):
         try:
             return msgspec.json.decode(text)
