@@ -62,6 +62,9 @@ TEST_SERVED: Final = "x-conformance-test-served-endpoint"
 ENVOY_OVERLOADED: Final = "x-envoy-overloaded"
 """Set by Envoy on an answer of its own when one of its limits is reached."""
 
+TRACEPARENT: Final = "traceparent"
+"""Names the caller's span, in the words of W3C Trace Context."""
+
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 EXPLAIN: Final = "x-pointsman-explain"
 """On a request: trace its decision. On the response: the decision in one line."""
@@ -104,7 +107,7 @@ SECRET_HEADERS: Final = frozenset(
 )
 """Values that are neither kept beyond their request nor shown."""
 
-NEVER_REPEATED: Final = frozenset({REQUEST_ID, "traceparent"})
+NEVER_REPEATED: Final = frozenset({REQUEST_ID, TRACEPARENT})
 """Values that differ in every request, so that keeping them is of no use."""
 
 

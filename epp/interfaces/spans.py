@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from dataplane.errors import RequestError
 from dataplane.headers import Headers
 from dataplane.plugin.base import TypedName
-from epp.interfaces.scheduling import ProfileResult
+from epp.interfaces.scheduling import ProfileResult, SchedulingResult
 
 
 class TimedCall(NamedTuple):
@@ -46,6 +46,8 @@ class Scheduling(NamedTuple):
     profiles: Sequence[ProfileRun]
     handler_calls: Sequence[TimedCall]
     """Calls of the profile handler."""
+    result: SchedulingResult | None
+    """None when there is none."""
 
 
 class TracedRequest(Protocol):

@@ -7,12 +7,15 @@ processor, whose queue is bounded and whose thread exports them.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter, time_ns
 from typing import Final
 
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from opentelemetry.trace import (
     Span,
     SpanKind,
@@ -25,8 +28,8 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from dataplane.errors import RequestError
-from dataplane.headers import Headers
-from epp.interfaces.scheduling import ProfileResult
+from dataplane.headers import TRACEPARENT, Headers
+from epp.interfaces.scheduling import ProfileResult, SchedulingResult
 from epp.interfaces.spans import (
     ProfileRun,
     RequestSpans,
@@ -36,7 +39,7 @@ from epp.interfaces.spans import (
     TracedRequest,
 )
 from epp.scheduling.profile import FILTER_POINT, PICKER_POINT, SCORER_POINT
-from epp.scheduling.scheduler import PROFILE_PICKER_POINT
+from epp.scheduling.scheduler import PROCESS_RESULTS_POINT, PROFILE_PICKER_POINT
 
 MAX_TOP: Final = 5
 """Endpoints that ``pick_endpoints`` names, best first."""
@@ -45,6 +48,9 @@ MAX_TEXT: Final = 256
 
 Attributes = dict[str, str | int | float | bool | Sequence[str] | Sequence[float]]
 
+ROOT: Final = "gateway.request"
+
+_NO_PARENT: Final = Context()
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _DISAGGREGATING: Final = "disagg"
 
@@ -63,22 +69,52 @@ class _HeaderGetter(Getter[Headers]):
 _GETTER: Final = _HeaderGetter()
 
 
-class OtelTracer:
-    """Begins a trace per request, or goes on with the caller's."""
+class TraceIds(RandomIdGenerator):
+    """Random ids, and one that was drawn before: sampling goes by the id, and most need nothing else."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def draw(self) -> int:
+        """The id of the next trace that begins here, if one is begun."""
+        self._drawn = random.getrandbits(128) or 1
+        return self._drawn
+
+    def generate_trace_id(self) -> int:
+        """The drawn id, once."""
+        drawn, self._drawn = self._drawn, 0
+        return drawn or super().generate_trace_id()
+
+
+class OtelTracer:
+    """Begins a trace per request, or goes on with the caller's. ``ids`` are those of the tracer."""
+
+    def __init__(self, tracer: Tracer, sampler: Sampler, ids: TraceIds) -> None:
         self._tracer = tracer
+        self._sampler = sampler
+        self._ids = ids
 
     def begin(self, headers: Headers) -> RequestSpans | None:
-        """A recorded trace, or one that only tells the model server not to record; None when it knows."""
+        """Recorded spans, or none but word of that for the model server; None when that is known there."""
+        if headers.raw(TRACEPARENT) is None:
+            return self._begin_here()
         parent = _PROPAGATOR.extract(headers, Context(), _GETTER)
-        span = self._tracer.start_span("gateway.request", parent, SpanKind.SERVER)
+        span = self._tracer.start_span(ROOT, parent, SpanKind.SERVER)
         if span.is_recording():
             return OtelSpans(self._tracer, span)
         caller = get_current_span(parent).get_span_context()
         if caller.is_valid and not caller.trace_flags.sampled:
             return None
         return UnrecordedSpans(_propagated(span))
+
+    def _begin_here(self) -> RequestSpans:
+        """A trace without a caller: most are not recorded, and cost two ids."""
+        trace_id = self._ids.draw()
+        decision = self._sampler.should_sample(_NO_PARENT, trace_id, ROOT).decision
+        if decision is not Decision.RECORD_AND_SAMPLE:
+            span_id = random.getrandbits(64) or 1
+            return UnrecordedSpans({TRACEPARENT: f"00-{trace_id:032x}-{span_id:016x}-00"})
+        return OtelSpans(self._tracer, self._tracer.start_span(ROOT, _NO_PARENT, SpanKind.SERVER))
 
 
 class UnrecordedSpans:
@@ -116,7 +152,7 @@ class OtelSpans:
         self._span = span
         self._began_ns, self._counter = time_ns(), perf_counter()
         self._attributes: Attributes = {}
-        self._scheduling = Scheduling((), ())
+        self._scheduling = Scheduling((), (), None)
         self._decided = 0.0
         self._destination = ""
         self.propagation: Mapping[str, str] = _propagated(span)
@@ -179,6 +215,9 @@ class OtelSpans:
             if call.point == PROFILE_PICKER_POINT and call.plugin.type.startswith(_DISAGGREGATING):
                 counted = ids | {"llm_d.epp.profile_handler.executed_profiles": len(scheduling.profiles)}
                 self._make(context, "pick_disagg_profile", call.started, call.ended, counted)
+            if call.point == PROCESS_RESULTS_POINT and call.plugin.type.startswith(_DISAGGREGATING):
+                staged = ids | _stages(scheduling.result)
+                self._make(context, "prepare_disaggregation", call.started, call.ended, staged)
         for run in scheduling.profiles:
             self._profile(context, run)
 
@@ -280,3 +319,15 @@ def _picked(result: ProfileResult) -> Attributes:
         "llm_d.epp.picker.top_endpoints": [endpoints[position].spec.id for position in best],
         "llm_d.epp.picker.top_scores": [round(totals[position], 6) for position in best],
     }
+
+
+def _stages(result: SchedulingResult | None) -> Attributes:
+    """Which stages run on endpoints of their own, and where the prompt is computed."""
+    prefill = None if result is None else result.prefill_endpoint
+    found: Attributes = {"llm_d.epp.pd.disaggregation_used": prefill is not None}
+    if result is not None and result.decision:
+        found["llm_d.epp.profile_handler.decision"] = result.decision
+    if prefill is not None:
+        found["llm_d.epp.pd.prefill_pod_address"] = prefill.spec.address
+        found["llm_d.epp.pd.prefill_pod_port"] = str(prefill.spec.port)
+    return found

@@ -39,9 +39,9 @@ class _Journal:
 
         return record
 
-    def take(self) -> Scheduling:
-        """What was written down; the journal is empty then."""
-        taken = Scheduling(self.profiles, self.calls)
+    def take(self, result: SchedulingResult | None) -> Scheduling:
+        """What was written down, with what came of it; the journal is empty then."""
+        taken = Scheduling(self.profiles, self.calls, result)
         self.profiles, self.calls = [], []
         return taken
 
@@ -92,9 +92,11 @@ class TracedScheduler:
 
     def schedule(self, request: InferenceRequest, candidates: Candidates) -> SchedulingResult:
         """As the scheduler does."""
+        result: SchedulingResult | None = None
         try:
-            return self._scheduler.schedule(request, candidates)
+            result = self._scheduler.schedule(request, candidates)
+            return result
         finally:
-            taken = self._journal.take()
+            taken = self._journal.take(result)
             if request.spans is not None:
                 request.spans.scheduled(taken)

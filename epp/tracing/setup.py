@@ -103,7 +103,7 @@ class Tracing:
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-            from epp.tracing.otel import OtelTracer
+            from epp.tracing.otel import OtelTracer, TraceIds
         except ModuleNotFoundError as error:
             raise _not_installed(error) from error
         build = version("pointsman")
@@ -111,11 +111,17 @@ class Tracing:
             "OTEL_RESOURCE_ATTRIBUTES", ""
         )
         resource = {"service.version": build} | ({} if given else {"service.name": SERVICE_NAME})
+        sampler, ids = _sampler(settings), TraceIds()
         self._provider: TracerProvider = TracerProvider(
-            sampler=_sampler(settings), resource=Resource.create(resource), shutdown_on_exit=False
+            sampler=sampler,
+            resource=Resource.create(resource),
+            shutdown_on_exit=False,
+            id_generator=ids,
         )
         self._provider.add_span_processor(BatchSpanProcessor(_exporter(settings)))
-        self.tracer: RequestTracer = OtelTracer(self._provider.get_tracer("pointsman.epp", build))
+        self.tracer: RequestTracer = OtelTracer(
+            self._provider.get_tracer("pointsman.epp", build), sampler, ids
+        )
 
     async def stop(self) -> None:
         """Export what is left, within ``STOP_TIMEOUT_S``."""

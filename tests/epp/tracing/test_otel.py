@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,14 +10,20 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    ALWAYS_ON,
+    ParentBased,
+    Sampler,
+    TraceIdRatioBased,
+)
 from opentelemetry.trace import SpanKind, StatusCode
 
 from dataplane.errors import BadRequestError, ResourceExhaustedError
 from dataplane.extproc.exchange import Ending
 from epp.director import Director
 from epp.handler import PickerHandler
-from epp.tracing.otel import OtelTracer
+from epp.tracing.otel import OtelTracer, TraceIds
 from tests.support.labelled import labelled_table
 from tests.support.request_path import Rig, http_request, response, set_headers
 
@@ -46,7 +53,8 @@ class TracedRig(Rig):
     ) -> None:
         super().__init__(plugins, labelled_table(labels))
         self.exporter = InMemorySpanExporter()
-        provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
+        ids = TraceIds()
+        provider = TracerProvider(sampler=sampler, shutdown_on_exit=False, id_generator=ids)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.director = Director(self.table, self.graph, self.metrics, self.clock, with_spans=True)
         self.handler = PickerHandler(
@@ -54,7 +62,7 @@ class TracedRig(Rig):
             self.metrics,
             self.decisions,
             self.clock,
-            tracer=OtelTracer(provider.get_tracer("test")),
+            tracer=OtelTracer(provider.get_tracer("test"), sampler, ids),
         )
 
     @property
@@ -189,8 +197,33 @@ def test_the_model_server_hears_that_a_request_is_not_recorded():
     rig = TracedRig(sampler=ParentBased(ALWAYS_OFF))
     exchange, answer = rig.ask(("x-request-id", "r"))
     assert answer is not None
-    flags = int(set_headers(answer)["traceparent"][-2:], 16)
-    assert flags & 1 == 0
+    assert re.fullmatch(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-00", set_headers(answer)["traceparent"])
+    exchange.on_end(Ending.NATURAL)
+    assert rig.spans == {}
+
+
+def test_the_ratio_is_kept_and_goes_by_the_id_that_travels():
+    rig = TracedRig(sampler=ParentBased(TraceIdRatioBased(0.25)))
+    said: dict[int, bool] = {}
+    for _ in range(200):
+        exchange, answer = rig.ask(("x-request-id", "r"))
+        assert answer is not None
+        _, trace_id, _, flags = set_headers(answer)["traceparent"].split(b"-")
+        said[int(trace_id, 16)] = bool(int(flags, 16) & 1)
+        exchange.on_end(Ending.NATURAL)
+    finished = rig.exporter.get_finished_spans()
+    recorded = {span.context.trace_id for span in finished if span.name == "gateway.request"}
+    assert recorded == {trace_id for trace_id, sampled in said.items() if sampled}
+    assert len(said) == 200
+    assert all(sampled is (trace_id & (2**64 - 1) < 2**62) for trace_id, sampled in said.items())
+
+
+def test_a_sampler_that_overrules_the_caller_is_told_on():
+    rig = TracedRig(sampler=ALWAYS_OFF)
+    exchange, answer = rig.ask(("x-request-id", "r"), ("traceparent", f"{CALLER}1"))
+    assert answer is not None
+    sent = set_headers(answer)["traceparent"].split(b"-")
+    assert (sent[1], int(sent[3], 16) & 1) == (b"0af7651916cd43dd8448eb211c80319c", 0)
     exchange.on_end(Ending.NATURAL)
     assert rig.spans == {}
 
@@ -285,6 +318,13 @@ def test_a_decision_in_stages_has_a_span_for_each_profile():
     assert names == ["decode", "prefill"]
     handler = [attributes(span) for span in finished if span.name == "pick_disagg_profile"]
     assert {each["llm_d.epp.profile_handler.executed_profiles"] for each in handler} == {2}
+    (prepared,) = (attributes(span) for span in finished if span.name == "prepare_disaggregation")
+    assert {name: value for name, value in prepared.items() if name.startswith("llm_d.")} == {
+        "llm_d.epp.pd.disaggregation_used": True,
+        "llm_d.epp.pd.prefill_pod_address": "10.0.0.2",
+        "llm_d.epp.pd.prefill_pod_port": "8000",
+        "llm_d.epp.profile_handler.decision": "prefill-decode",
+    }
     picked = [attributes(span) for span in finished if span.name == "pick_endpoints"]
     tops = [each["llm_d.epp.picker.top_endpoints"] for each in picked]
     assert tops == [("default/e0",), ("default/e1",)]
