@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from dataplane.extproc.events import AnswerBody, AnswerTrailers, Effect, MetadataValues, Proceed, StreamBody
+from dataplane.extproc.events import (
+    AnswerBody,
+    AnswerTrailers,
+    BodyMode,
+    BodyTransform,
+    Effect,
+    MetadataValues,
+    Proceed,
+    StreamBody,
+)
 from dataplane.headers import Headers
 
 MAX_CHUNK_BYTES: Final = 62_000
@@ -16,6 +25,8 @@ MAX_CHUNK_BYTES: Final = 62_000
 
 CONTENT_LENGTH: Final = "content-length"
 UNCHANGED: Final = Proceed()
+ONE_MESSAGE: Final = (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL)
+"""Modes in which Envoy shows a body as one message."""
 
 
 def stream(response: bool, body: bytes, end: bool) -> list[Effect]:
@@ -64,22 +75,46 @@ def with_length(proceed: Proceed, headers: Headers, size: int) -> Proceed:
     )
 
 
-def set_length(size: int) -> Proceed:
-    """An answer that only says how long the body has become."""
-    return Proceed([_length(size)])
-
-
 def _length(size: int) -> tuple[str, bytes]:
     return CONTENT_LENGTH, b"%d" % size
 
 
-def without_length(proceed: Proceed, headers: Headers) -> Proceed:
-    """``proceed`` for a body whose size is known only when it has passed."""
-    if CONTENT_LENGTH not in headers:
-        return proceed
-    return Proceed(
-        proceed.set_headers,
-        [*proceed.remove_headers, CONTENT_LENGTH],
-        proceed.metadata,
-        proceed.clear_route_cache,
-    )
+class TransformedBody:
+    """A response body on its way through an exchange's transform, in one body mode."""
+
+    __slots__ = ("_announced", "_is_one_message", "_is_streamed", "_transform")
+
+    def __init__(self, transform: BodyTransform, announced: int | None, mode: BodyMode) -> None:
+        self._transform = transform
+        self._announced = announced
+        self._is_one_message = mode in ONE_MESSAGE
+        self._is_streamed = mode is BodyMode.FULL_DUPLEX_STREAMED
+
+    def answer(self, proceed: Proceed, headers: Headers) -> Proceed:
+        """The answer to the headers: the length of a body that is passed on in parts is not known yet."""
+        if self._is_one_message or CONTENT_LENGTH not in headers:
+            return proceed
+        return Proceed(
+            proceed.set_headers,
+            [*proceed.remove_headers, CONTENT_LENGTH],
+            proceed.metadata,
+            proceed.clear_route_cache,
+        )
+
+    def pass_on(self, chunk: bytes, end: bool) -> list[Effect]:
+        """The answer to one message of the body."""
+        body = self._transform.feed(chunk, end)
+        if self._is_streamed:
+            return stream(True, body, end) if body or end else []
+        if body is chunk:
+            return [AnswerBody(True, UNCHANGED)]
+        if not self._is_one_message or self._announced is None:
+            return [AnswerBody(True, UNCHANGED, body)]
+        # Of a body that does not fit, the rest passes unseen: only the difference is known.
+        size = self._announced + len(body) - len(chunk)
+        return [AnswerBody(True, Proceed([_length(size)]), body)]
+
+    def before_trailers(self) -> list[Effect]:
+        """What has been held back, now that trailers end the body; only full duplex has a place for it."""
+        rest = self._transform.feed(b"", True)
+        return stream(True, rest, False) if rest and self._is_streamed else []

@@ -30,14 +30,14 @@ from dataplane.errors import (
     RequestError,
 )
 from dataplane.extproc.bodies import (
+    ONE_MESSAGE,
     UNCHANGED,
+    TransformedBody,
     announced_size,
     replace,
-    set_length,
     stream,
     with_length,
     with_metadata,
-    without_length,
 )
 from dataplane.extproc.collected import BodyBudget, CollectedBody
 from dataplane.extproc.events import (
@@ -45,7 +45,6 @@ from dataplane.extproc.events import (
     AnswerHeaders,
     AnswerTrailers,
     BodyMode,
-    BodyTransform,
     Effect,
     Event,
     Metadata,
@@ -94,7 +93,6 @@ _NONE: Final = BodyMode.NONE
 _STREAMED: Final = BodyMode.STREAMED
 _BUFFERED_PARTIAL: Final = BodyMode.BUFFERED_PARTIAL
 _FULL_DUPLEX_STREAMED: Final = BodyMode.FULL_DUPLEX_STREAMED
-_ONE_MESSAGE: Final = (BodyMode.BUFFERED, BodyMode.BUFFERED_PARTIAL)
 
 
 class Session:
@@ -114,10 +112,9 @@ class Session:
         "_request_complete",
         "_request_trailers",
         "_response",
-        "_response_size",
         "_response_trailers",
         "_resume",
-        "_transform",
+        "_transformed",
         "phase",
     )
 
@@ -144,8 +141,7 @@ class Session:
         self._request_trailers = False
         self._response = RESPONSE_AWAITED
         self._response_trailers = False
-        self._response_size: int | None = None
-        self._transform: BodyTransform | None = None
+        self._transformed: TransformedBody | None = None
         self._is_observer_broken = False
         self._ended = False
         self.phase = START
@@ -183,7 +179,7 @@ class Session:
         refusal = self._collected.refuse_announced(announced_size(self._headers) or 0)
         if refusal is not None:
             return self._reject(refusal)
-        if mode in _ONE_MESSAGE:
+        if mode in ONE_MESSAGE:
             self._headers_answered = True
             return [AnswerHeaders(False, UNCHANGED)]
         return []
@@ -228,7 +224,7 @@ class Session:
             self._request_complete = True
         elif mode is _BUFFERED_PARTIAL and self._collected.size != (announced_size(self._headers) or 0):
             return self._reject(self._cut_short())
-        elif mode not in _ONE_MESSAGE:
+        elif mode not in ONE_MESSAGE:
             return []
         return self._decide(self._collected.whole()) if self.phase is COLLECTING else []
 
@@ -370,11 +366,9 @@ class Session:
         if event.end_of_stream or self._modes.response is _NONE:
             self._complete_response()
         elif decision.transform is not None:
-            self._transform = decision.transform
-            if self._modes.response in _ONE_MESSAGE:
-                self._response_size = announced_size(event.headers)
-            else:
-                decision = without_length(decision, event.headers)
+            size = announced_size(event.headers)
+            self._transformed = TransformedBody(decision.transform, size, self._modes.response)
+            decision = self._transformed.answer(decision, event.headers)
         return [AnswerHeaders(True, decision)]
 
     def _on_response_body(self, event: ResponseBody) -> list[Effect]:
@@ -390,30 +384,19 @@ class Session:
         if self._response is RESPONSE_COMPLETE:
             return [] if full_duplex else [AnswerBody(True, UNCHANGED)]
         # A buffered body is one message, even when trailers or the part that did not fit follow.
-        end = event.end_of_stream or (not full_duplex and mode in _ONE_MESSAGE)
+        end = event.end_of_stream or (not full_duplex and mode in ONE_MESSAGE)
         metadata = self._observe(event.body, end)
-        if self._transform is not None:
-            effects = self._pass_transformed(self._transform, event.body, end)
-            return with_metadata(effects, metadata) if end else effects
+        if self._transformed is not None:
+            effects = self._transformed.pass_on(event.body, end)
+            if not end:
+                return effects
+            self._complete_response()
+            return with_metadata(effects, metadata)
         if not end:
             return stream(True, event.body, False) if full_duplex else [AnswerBody(True, UNCHANGED)]
         self._complete_response()
         effects = stream(True, event.body, True) if full_duplex else [AnswerBody(True, UNCHANGED)]
         return with_metadata(effects, metadata)
-
-    def _pass_transformed(self, transform: BodyTransform, chunk: bytes, end: bool) -> list[Effect]:
-        body = transform.feed(chunk, end)
-        if end:
-            self._complete_response()
-        if self._modes.response is _FULL_DUPLEX_STREAMED:
-            return stream(True, body, end) if body or end else []
-        if body is chunk:
-            return [AnswerBody(True, UNCHANGED)]
-        proceed = UNCHANGED
-        if self._response_size is not None:
-            # Of a body that is cut short, the rest passes unseen: only the difference is known.
-            proceed = set_length(self._response_size + len(body) - len(chunk))
-        return [AnswerBody(True, proceed, body)]
 
     def _on_response_trailers(self, event: ResponseTrailers) -> list[Effect]:
         if self._response is RESPONSE_VOID:
@@ -427,10 +410,8 @@ class Session:
         metadata: MetadataValues | None = None
         if self._response is RESPONSE_OPEN:
             metadata = self._observe(b"", True)
-            if self._transform is not None:
-                rest = self._transform.feed(b"", True)
-                if rest and self._modes.response is _FULL_DUPLEX_STREAMED:
-                    effects = stream(True, rest, False)
+            if self._transformed is not None:
+                effects = self._transformed.before_trailers()
             self._complete_response()
         effects.append(AnswerTrailers(True, metadata))
         return effects

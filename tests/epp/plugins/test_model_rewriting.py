@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from epp.plugins.parsers.vllm_grpc import VllmGrpcParser
 from epp.plugins.parsers.vllm_http import VllmHttpParser
 from tests.support.pool import make_plugin
 
+VECTORS = json.loads((Path(__file__).resolve().parents[2] / "vectors/model_responses.json").read_text())
 CHAT = '"messages":[{"role":"user","content":"\\"model\\":\\"a\\""}]'
 GENERATE = "/inference/v1/generate"
 
@@ -122,3 +124,16 @@ def test_vllm_names_the_model_at_the_top():
 
 def test_responses_of_sglang_name_no_model():
     assert make_plugin(SglangHttpParser).model_restorer(False, "t", "a") is None
+
+
+@pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda vector: vector["name"])
+def test_responses_as_servers_write_them_name_the_requested_model_wherever_they_are_cut(
+    vector: dict[str, Any],
+):
+    """The recorded texts have a mark where the served model is to be replaced, and its name elsewhere."""
+    target, alias = VECTORS["target"], "my alias"
+    body, expected = (vector["response"].replace(VECTORS["mark"], name).encode() for name in (target, alias))
+    parser = make_plugin({"openai": OpenAIParser, "anthropic": AnthropicParser}[vector["parser"]])
+    for at in range(len(body) + 1):
+        transform = parser.model_restorer(vector["streaming"], target, alias)
+        assert transform.feed(body[:at], False) + transform.feed(body[at:], True) == expected
