@@ -25,7 +25,7 @@ from epp.director import Director
 from epp.handler import PickerHandler
 from epp.tracing.otel import OtelTracer, TraceIds
 from tests.support.labelled import labelled_table
-from tests.support.request_path import Rig, http_request, response, set_headers
+from tests.support.request_path import Rig, destination, http_request, response, set_headers
 
 SCORING = """
 - type: queue-scorer
@@ -91,7 +91,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 
 def test_a_request_makes_the_standard_spans(rig: TracedRig):
-    exchange, _ = rig.ask(("x-request-id", "r1"))
+    exchange, answer = rig.ask(("x-request-id", "r1"))
     assert rig.spans == {}
     exchange.on_response_headers(response(served="10.0.0.1:8000"))
     exchange.on_response_chunk(
@@ -118,7 +118,7 @@ def test_a_request_makes_the_standard_spans(rig: TracedRig):
         "gen_ai.usage.output_tokens": 3,
         "http.response.body.size": 75,
         "http.response.status_code": 200,
-        "pointsman.destination": "10.0.0.1:8000",
+        "pointsman.destination": destination(answer),
         "pointsman.served": "10.0.0.1:8000",
         "pointsman.ttft_ms": 0,
     }
