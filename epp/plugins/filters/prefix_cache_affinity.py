@@ -86,6 +86,10 @@ class PrefixCacheAffinityFilter:
             if params.stickiness_threshold is not None
             else []
         )
+        if params.latency_prediction_info_producer_name:
+            self.warnings.append(
+                "latencyPredictionInfoProducerName has no effect: times come from prefillThroughput"
+            )
 
     def filter(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """The sticky endpoints, or everybody."""

@@ -99,6 +99,12 @@ class ApproximatePrefixProducer:
     def __init__(self, name: TypedName, params: ApproximatePrefixParams, handle: Handle) -> None:
         self.name = name
         self.warnings = ["blockSize is deprecated; use blockSizeTokens"] if params.block_size else []
+        if "maxPrefixBlocksToMatch" in handle.parameters:
+            unused = " and has no effect while maxPrefixTokensToMatch is not 0"
+            self.warnings.append(
+                f"maxPrefixBlocksToMatch is deprecated{unused if params.max_prefix_tokens_to_match else ''}; "
+                "use maxPrefixTokensToMatch"
+            )
         self._params = params
         self._table = handle.table
         self._clock = handle.clock

@@ -71,6 +71,11 @@ class InflightLoadProducer:
         self.name = name
         self._table = handle.table
         self._params = params
+        self.warnings = (
+            ["syncCrossReplicaState has no effect: no state is shared between replicas"]
+            if handle.parameters.get("syncCrossReplicaState")
+            else []
+        )
         self._key = produced_by(INFLIGHT_LOAD, name.name)
         self._match = produced_by(PREFIX_MATCH, params.prefix_match_info_producer_name)
         self._entries: DataKey[list[_Entry]] = DataKey("InFlightEntries", name.name)

@@ -58,6 +58,11 @@ class TokenProducer:
     def __init__(self, name: TypedName, params: TokenProducerParams, handle: Handle) -> None:
         self.name = name
         self._estimate = params.estimate or EstimateParams()
+        self.warnings = (
+            ["modelName has no effect: the estimate backend counts alike for every model"]
+            if params.model_name
+            else []
+        )
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
         """Publish the tokens of the prompt; nothing when there is no prompt."""

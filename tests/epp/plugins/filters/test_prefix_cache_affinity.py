@@ -152,3 +152,10 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], problem: 
     with pytest.raises(ConfigErrors) as caught:
         make_plugin(PrefixCacheAffinityFilter, None, parameters)
     assert [str(error) for error in caught.value.errors] == [f"parameters.{problem}"]
+
+
+def test_a_producer_of_times_that_is_not_asked_is_named():
+    plugin = make_plugin(PrefixCacheAffinityFilter, None, {"latencyPredictionInfoProducerName": "p"})
+    assert plugin.warnings == [
+        "latencyPredictionInfoProducerName has no effect: times come from prefillThroughput"
+    ]

@@ -395,3 +395,13 @@ def test_its_state_is_the_index_in_figures():
     ]
     pool.table.remove("default/e1")
     assert [row["endpoint"] for row in pool.producer.dump_state()["endpoints"]] == ["default/e0"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "effect"), [(0, ""), (4096, " and has no effect while maxPrefixTokensToMatch is not 0")]
+)
+def test_a_limit_in_blocks_is_deprecated(tokens: int, effect: str):
+    pool = Pool(maxPrefixBlocksToMatch=8, maxPrefixTokensToMatch=tokens)
+    assert pool.producer.warnings == [
+        f"maxPrefixBlocksToMatch is deprecated{effect}; use maxPrefixTokensToMatch"
+    ]

@@ -229,3 +229,15 @@ def test_its_state_is_bounded_in_a_large_pool():
     shown = make_plugin(InflightLoadProducer, table).dump_state()
     assert [row["requests"] for row in shown["endpoints"]] == list(range(count, 50, -1))
     assert (shown["totalEndpoints"], shown["truncated"], shown["leftOut"]) == (count, True, 50)
+
+
+def test_state_shared_between_replicas_is_not_there_and_that_is_said():
+    said = {
+        value: make_plugin(InflightLoadProducer, None, {"syncCrossReplicaState": value}).warnings
+        for value in (True, False)
+    }
+    assert said == {
+        True: ["syncCrossReplicaState has no effect: no state is shared between replicas"],
+        False: [],
+    }
+    assert make_plugin(InflightLoadProducer).warnings == []

@@ -56,7 +56,12 @@ def test_a_prompt_that_is_tokenised_already_is_left_alone():
 
 
 def test_the_estimate_backend_can_be_named():
-    make_plugin(TokenProducer, None, {"estimate": {}, "modelName": "m"})
+    assert make_plugin(TokenProducer, None, {"estimate": {}}).warnings == []
+
+
+def test_a_model_means_nothing_to_the_estimate_and_that_is_said():
+    plugin = make_plugin(TokenProducer, None, {"modelName": "m"})
+    assert plugin.warnings == ["modelName has no effect: the estimate backend counts alike for every model"]
 
 
 @pytest.mark.parametrize("backend", ["vllm", "udsTokenizerConfig"])
