@@ -44,11 +44,7 @@ ABSENT: Final[Mapping[str, str]] = {
     "utilization-detector": _DETECTOR,
     "concurrency-detector": _DETECTOR,
     "multicluster-file-discovery": _CLUSTERS,
-    "multicluster-metrics-data-source": _CLUSTERS,
-    "multicluster-metrics-extractor": _CLUSTERS,
     "multicluster-approx-prefix-cache-producer": _CLUSTERS,
     "multicluster-prefix-cache-scorer": _CLUSTERS,
-    "multicluster-queue-scorer": _CLUSTERS,
-    "multicluster-kv-cache-utilization-scorer": _CLUSTERS,
     "k8s-notification-source": "this build does not watch Kubernetes; remove it",
 }

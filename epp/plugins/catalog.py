@@ -61,6 +61,10 @@ BUILTIN: Final[Mapping[str, str]] = {
     "no-hit-lru-scorer": "epp.plugins.scorers.no_hit_lru:NoHitLruScorer",
     "header-label-affinity-scorer": "epp.plugins.scorers.header_label_affinity:HeaderLabelAffinityScorer",
     "topology-affinity-scorer": "epp.plugins.scorers.topology_affinity:TopologyAffinityScorer",
+    "multicluster-queue-scorer": "epp.plugins.scorers.multicluster_queue:MulticlusterQueueScorer",
+    "multicluster-kv-cache-utilization-scorer": (
+        "epp.plugins.scorers.multicluster_kv_cache_utilization:MulticlusterKvCacheUtilizationScorer"
+    ),
     "endpoint-attribute-scorer": "epp.plugins.scorers.endpoint_attribute:EndpointAttributeScorer",
     # pickers
     "max-score-picker": "epp.plugins.pickers.max_score:MaxScorePicker",
@@ -92,6 +96,12 @@ BUILTIN: Final[Mapping[str, str]] = {
     "models-data-extractor": "epp.plugins.extractors.models:ModelsExtractor",
     "dcgm-data-source": "epp.plugins.sources.dcgm:DcgmSource",
     "dcgm-extractor": "epp.plugins.extractors.dcgm:DcgmExtractor",
+    "multicluster-metrics-data-source": (
+        "epp.plugins.sources.multicluster_metrics:MulticlusterMetricsSource"
+    ),
+    "multicluster-metrics-extractor": (
+        "epp.plugins.extractors.multicluster_metrics:MulticlusterMetricsExtractor"
+    ),
     "endpoint-notification-source": "epp.plugins.sources.endpoint_notification:EndpointNotificationSource",
     "topology-extractor": "epp.plugins.extractors.topology:TopologyExtractor",
     "file-discovery": "epp.plugins.discovery.file:FileDiscovery",
