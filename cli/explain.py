@@ -34,6 +34,10 @@ OFFLINE_ONLY: Final = (
 )  # fmt: skip
 
 
+class NoAnswerError(Exception):
+    """The picker cannot be reached, or has no answer; says which page and why."""
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Add the parser of `pointsman explain`."""
     parser = subparsers.add_parser(
@@ -78,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
         for one in getattr(error, "errors", [error]):
             sys.stderr.write(f"pointsman explain: error: {one}\n")
         return ASKED_WRONGLY
-    except LookupError as error:
-        sys.stderr.write(f"pointsman explain: {error.args[0]}\n")
+    except NoAnswerError as error:
+        sys.stderr.write(f"pointsman explain: {error}\n")
         return FAILED
 
 
@@ -138,7 +142,12 @@ def header(text: str) -> tuple[str, str]:
 def show_live(args: argparse.Namespace) -> int:
     """Show every decision that a picker keeps of a request."""
     page = fetch(args.source, f"/debug/decisions/{urllib.parse.quote(args.what, safe='')}")
-    show(page.get("decisions", []), as_json=args.json)
+    try:
+        show(page["decisions"], as_json=args.json)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise NoAnswerError(
+            f"{args.source}: shows decisions in a form that is not known here ({error!r}); see --json"
+        ) from error
     return 0
 
 
@@ -167,24 +176,24 @@ def save_snapshot(source: str, file: str) -> int:
 
 
 def fetch(source: str, path: str) -> dict[str, Any]:
-    """A page of a picker. ``LookupError`` with the reason when there is none."""
+    """A page of a picker. ``NoAnswerError`` with the reason when there is none."""
     url = f"{source.rstrip('/')}{path}"
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - http or https, see check
             text = answer.read(MAX_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:
-            raise LookupError(f"{url}: {reason(error.read(4096)) or f'status {error.code}'}") from None
+            raise NoAnswerError(f"{url}: {reason(error.read(4096)) or f'status {error.code}'}") from None
     except (OSError, ValueError) as error:
-        raise LookupError(f"{url}: {getattr(error, 'reason', error)}") from None
+        raise NoAnswerError(f"{url}: {getattr(error, 'reason', error)}") from None
     if len(text) > MAX_PAGE_BYTES:
-        raise LookupError(f"{url}: the answer is larger than {MAX_PAGE_BYTES} bytes")
+        raise NoAnswerError(f"{url}: the answer is larger than {MAX_PAGE_BYTES} bytes")
     try:
         page = json.loads(text)
     except ValueError:
         page = None
     if not isinstance(page, dict):
-        raise LookupError(f"{url}: is not the page of a picker")
+        raise NoAnswerError(f"{url}: is not the page of a picker")
     return page
 
 

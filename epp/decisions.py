@@ -10,7 +10,6 @@ cannot say.
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,6 +24,9 @@ from epp.interfaces.trace import DecisionTrace
 
 MAX_TRACES: Final = 256
 """Traced decisions kept; each is at most some tens of kilobytes."""
+
+MAX_SEARCHED: Final = 20_000
+"""Records, newest first, among which those of a query are looked for: requests wait meanwhile."""
 
 MAX_TEXT: Final = 256
 """Characters kept of a text that a client chose."""
@@ -126,7 +128,9 @@ class DecisionLog:
         """The newest decisions asked for as JSON-able data, newest first, made one by one."""
         if isinstance(query, int):
             query = DecisionQuery(limit=query)
-        return map(describe, list(islice(filter(query.matches, self._newest_first()), query.limit)))
+        kept = reversed(self._traced) if query.traced else self._newest_first()
+        searched = islice(kept, MAX_SEARCHED)
+        return map(describe, list(islice(filter(query.matches, searched), query.limit)))
 
     def find(self, request_id: str) -> Iterator[dict[str, Any]]:
         """Every kept decision of this request id, newest first; ids are the client's, so not unique."""
@@ -134,12 +138,10 @@ class DecisionLog:
         return map(describe, [r for r in self._newest_first() if r.request_id == wanted])
 
     def _newest_first(self) -> Iterator[DecisionRecord]:
-        """The records of both buffers, each once."""
-        last = 0
-        for record in heapq.merge(reversed(self._records), reversed(self._traced), key=lambda r: -r.number):
-            if record.number != last:
-                last = record.number
-                yield record
+        """The records of both buffers, each once: traced ones are in the first as well, while it has room."""
+        yield from reversed(self._records)
+        oldest = self._records[0].number if self._records else self._count + 1
+        yield from (record for record in reversed(self._traced) if record.number < oldest)
 
 
 def clean(text: str) -> str:

@@ -333,7 +333,7 @@ def _score(traced: ProfileTrace, result: ProfileResult, matches: Sequence[Prefix
         scores=[np.array(scorer.scores)[kept] for scorer in result.scorers],
         updated_at=table.updated_at[slots],
         columns=[getattr(table, name)[slots] for name in COLUMNS],
-        matched=[aligned(match.matched, match.candidates, candidates)[kept] for match in matches],
+        matched=[np.array(aligned(m.matched, m.candidates, candidates)[kept]) for m in matches],
     )
 
 

@@ -105,10 +105,14 @@ class Pages(http.server.BaseHTTPRequestHandler):
     """Answers as some server that is no picker."""
 
     def do_GET(self) -> None:
-        is_missing = self.path.startswith("/debug/decisions/")
-        self.send_response(404 if is_missing else 200)
+        answers = {
+            "/debug/decisions/a%2Fb": (404, b'{"error": "no decision is kept"}'),
+            "/debug/decisions/odd": (200, b'{"decisions": [{"requestId": 7}]}'),
+        }
+        status, text = answers.get(self.path, (200, b"<html>"))
+        self.send_response(status)
         self.end_headers()
-        self.wfile.write(b'{"error": "no decision is kept"}' if is_missing else b"<html>")
+        self.wfile.write(text)
 
     def log_message(self, *args: object) -> None:
         """Say nothing."""
@@ -132,6 +136,8 @@ def test_a_picker_without_an_answer_is_exit_code_1(
     assert capsys.readouterr().err == (
         f"pointsman explain: {server}/debug/decisions/a%2Fb: no decision is kept\n"
     )
+    assert dispatcher.main(["explain", "odd", "--from", server]) == 1
+    assert "in a form that is not known here (KeyError('decidedAt')); see --json" in capsys.readouterr().err
     file = tmp_path / "snapshot.json"
     assert dispatcher.main(["explain", "--from", f"{server}/", "--save-snapshot", str(file)]) == 1
     assert capsys.readouterr().err.endswith("is not the page of a picker\n")

@@ -122,3 +122,11 @@ def test_decisions_are_found_by_what_is_known_of_them(query: dict[str, Any], fou
     log.add(record(request_id="b", model="m2", target_model="sent-on"))
     log.add(traced("c", "10.0.0.1", "10.0.0.2"))
     assert [r["requestId"] for r in log.recent(DecisionQuery(**query))] == found
+
+
+def test_a_search_looks_at_so_many_records_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epp.decisions.MAX_SEARCHED", 3)
+    log = DecisionLog(10)
+    for model in "abcd":
+        log.add(record(model=model, target_model=model))
+    assert [len(list(log.recent(DecisionQuery(model=model)))) for model in "abcd"] == [0, 1, 1, 1]
