@@ -121,6 +121,7 @@ class FileDiscovery:
     def _refuse(self, problems: list[str]) -> bool:
         self._waiting = None
         self._complaints = problems
+        self._resolver.follow(self._file.host_names(), self._file.resolve)
         return True
 
     def _current(self) -> DiscoveredSet:

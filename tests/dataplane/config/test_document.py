@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataplane.config import document
 from dataplane.config.document import MAX_DOCUMENT_BYTES, read_document
 from dataplane.errors import ConfigError
 
@@ -151,3 +152,47 @@ def test_any_text_gives_data_or_a_problem_and_no_exception(text: str):
     data, problems = read(text)
     assert data is None or not isinstance(data, bytes)
     assert all(isinstance(problem, str) for problem in problems)
+
+
+yaml_texts = st.lists(
+    st.sampled_from(
+        [
+            "a: ",
+            "b:\n  ",
+            "- ",
+            "{",
+            "}",
+            "[",
+            "]",
+            ", ",
+            "1e3",
+            "yes",
+            "~",
+            "0x1f",
+            "'x'",
+            '"\\n"',
+            "|\n  t\n",
+            "&x ",
+            "*x",
+            "\n",
+            "# c\n",
+            "é",
+            "2020-01-01",
+            "!!str 5",
+            "<<: ",
+            "? ",
+        ]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@settings(max_examples=300)
+@given(yaml_texts)
+def test_the_fast_reader_finds_what_the_slow_one_finds(text: str):
+    fast = read(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(document, "_FastLoader", None)
+        slow = read(text)
+    if not slow[1]:
+        assert repr(fast) == repr(slow)
