@@ -99,3 +99,17 @@ def test_values_that_are_too_long_take_no_place_under_the_cap():
     cap = LabelCap(limit=1)
     assert cap.fold("x" * (MAX_LABEL_LENGTH + 1)) == OTHER
     assert cap.fold("a") == "a"
+
+
+def test_kept_label_values_are_never_folded_and_are_themselves_capped():
+    cap = LabelCap(2)
+    assert [cap.fold(value) for value in ("a", "b", "c")] == ["a", "b", "other"]
+    cap.keep(["kept", "a", "c", "third"])
+    assert [cap.fold(value) for value in ("kept", "c", "third", "late")] == ["kept", "c", "other", "other"]
+    assert [cap.fold(value) for value in ("a", "b")] == ["a", "b"]
+
+
+def test_kept_label_values_take_no_place_of_others():
+    cap = LabelCap(2)
+    cap.keep(["kept"])
+    assert [cap.fold(value) for value in ("a", "b", "c", "kept")] == ["a", "b", "other", "kept"]
