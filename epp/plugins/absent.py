@@ -44,7 +44,5 @@ ABSENT: Final[Mapping[str, str]] = {
     "utilization-detector": _DETECTOR,
     "concurrency-detector": _DETECTOR,
     "multicluster-file-discovery": _CLUSTERS,
-    "multicluster-approx-prefix-cache-producer": _CLUSTERS,
-    "multicluster-prefix-cache-scorer": _CLUSTERS,
     "k8s-notification-source": "this build does not watch Kubernetes; remove it",
 }

@@ -21,6 +21,9 @@ BUILTIN: Final[Mapping[str, str]] = {
     "token-producer": "epp.plugins.producers.token:TokenProducer",
     "approx-prefix-cache-producer": "epp.plugins.producers.approximate_prefix:ApproximatePrefixProducer",
     "mm-embeddings-cache-producer": "epp.plugins.producers.media_embeddings:MediaEmbeddingsProducer",
+    "multicluster-approx-prefix-cache-producer": (
+        "epp.plugins.producers.multicluster_approximate_prefix:MulticlusterApproximatePrefixProducer"
+    ),
     "inflight-load-producer": "epp.plugins.producers.inflight_load:InflightLoadProducer",
     "p2p-source-producer": "epp.plugins.producers.p2p_source:P2pSourceProducer",
     "session-id-producer": "epp.plugins.producers.session_id:SessionIdProducer",
@@ -51,6 +54,9 @@ BUILTIN: Final[Mapping[str, str]] = {
     "queue-scorer": "epp.plugins.scorers.queue_depth:QueueDepthScorer",
     "kv-cache-utilization-scorer": "epp.plugins.scorers.kv_cache_utilization:KvCacheUtilizationScorer",
     "prefix-cache-scorer": "epp.plugins.scorers.prefix_cache:PrefixCacheScorer",
+    "multicluster-prefix-cache-scorer": (
+        "epp.plugins.scorers.multicluster_prefix_cache:MulticlusterPrefixCacheScorer"
+    ),
     "running-requests-size-scorer": "epp.plugins.scorers.running_requests:RunningRequestsScorer",
     "active-request-scorer": "epp.plugins.scorers.active_requests:ActiveRequestsScorer",
     "load-aware-scorer": "epp.plugins.scorers.load_aware:LoadAwareScorer",

@@ -9,7 +9,8 @@ from epp.interfaces.attributes import PREFIX_MATCH, TOKENIZED_PROMPT, PrefixMatc
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest, ResponseSummary, Usage
 from epp.kvcache.approximate_index import MAX_INDEXED_KEYS
-from epp.plugins.producers.approximate_prefix import MAX_BATCH_PROMPTS, ApproximatePrefixProducer
+from epp.plugins.approximate_prefix import MAX_BATCH_PROMPTS
+from epp.plugins.producers.approximate_prefix import ApproximatePrefixProducer
 from tests.support.clock import ManualClock
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table, prefilled
 
