@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -155,7 +155,13 @@ class ConfigError(ValueError):
         return ConfigError(self.message, path=joined)
 
 
+MAX_SUGGESTED_FOR: Final = 64
+"""Longer words are no typing errors, and comparing them takes time."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean "x"?)`` when a known word is close, else ``""``."""
+    if len(word) > MAX_SUGGESTED_FOR:
+        return ""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f' (did you mean "{close[0]}"?)' if close else ""

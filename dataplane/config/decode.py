@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from dataplane.config.document import join
+from dataplane.config.problems import MAX_PROBLEMS
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.units import parse_duration, parse_quantity
 
@@ -50,7 +51,7 @@ def decode_struct(raw: Any, kind: type[S], path: str, problems: list[ConfigError
     for key, item in raw.items():
         found = known.get(key)
         if found is None:
-            hint = did_you_mean(key, known) or _listed(known)
+            hint = (did_you_mean(key, known) if len(problems) < MAX_PROBLEMS else "") or _listed(known)
             problems.append(ConfigError(f"unknown field{hint}", path=join(path, key)))
             continue
         field, hint_type = found

@@ -14,7 +14,7 @@ import msgspec
 
 from dataplane.config.decode import decode_struct
 from dataplane.config.document import read_document
-from dataplane.config.epp_checks import API_VERSION, KIND, check
+from dataplane.config.epp_checks import API_VERSION, KIND, check, oversized
 from dataplane.config.epp_nested import Origins, unnest
 from dataplane.config.epp_sections import (
     DataLayerSpec,
@@ -99,6 +99,8 @@ def parse_epp_config(text: str | bytes) -> ParsedConfig:
         return ParsedConfig(config, problems, warnings, False)
     misread = {problem.path for problem in problems}
     config, origins = unnest(config, problems, warnings)
+    if too_long := oversized(config):
+        return ParsedConfig(config, [*problems, *map(origins.of_error, too_long)], warnings, False)
     config = _move_deprecated(config, origins, warnings)
     config = msgspec.structs.replace(config, plugins=[_named(spec) for spec in config.plugins])
     found = [origins.of_error(problem) for problem in check(config, warnings)]

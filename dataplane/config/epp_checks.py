@@ -33,6 +33,10 @@ NON_LEADER_GATE: Final = "haPopulateNonLeaderDatastore"
 FEATURE_GATES: Final[Mapping[str, bool]] = {FLOW_CONTROL_GATE: False, NON_LEADER_GATE: True}
 """Known feature gates and whether each is on by default."""
 
+MAX_PLUGINS: Final = 1000
+MAX_PROFILES: Final = 100
+MAX_PROFILE_PLUGINS: Final = 1000
+
 _TRUE: Final = frozenset({"1", "t", "true"})
 _FALSE: Final = frozenset({"0", "f", "false"})
 
@@ -46,6 +50,22 @@ def check(config: EndpointPickerConfig, warnings: list[str]) -> list[ConfigError
         *_references(config),
         *_replication(config, warnings),
         *_flow_control(config, warnings),
+    ]
+
+
+def oversized(config: EndpointPickerConfig) -> list[ConfigError]:
+    """Lists too long to be looked at: building from them would hold the process up."""
+    sizes = {
+        "plugins": (len(config.plugins), MAX_PLUGINS),
+        "schedulingProfiles": (len(config.scheduling_profiles), MAX_PROFILES),
+    } | {
+        f"schedulingProfiles[{i}].plugins": (len(profile.plugins), MAX_PROFILE_PLUGINS)
+        for i, profile in enumerate(config.scheduling_profiles)
+    }
+    return [
+        ConfigError(f"has {size} entries; at most {most} are allowed", path=path)
+        for path, (size, most) in sizes.items()
+        if size > most
     ]
 
 

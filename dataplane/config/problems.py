@@ -7,15 +7,21 @@ on with what it can make sense of, so that one run shows everything there is to 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from dataplane.errors import ConfigError
 
+MAX_PROBLEMS: Final = 200
+"""Problems told of one document; a longer list is a wrong file rather than so many mistakes."""
+
 
 class ConfigErrors(ConfigError):
-    """All problems of one document, in the order they were found; never empty."""
+    """All problems of one document up to ``MAX_PROBLEMS``, in the order they were found; never empty."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
-        self.errors = list(errors)
+        self.errors = list(errors[:MAX_PROBLEMS])
+        if len(errors) > len(self.errors):
+            self.errors.append(ConfigError("there are more mistakes; mend these first"))
         if len(self.errors) == 1:
             super().__init__(self.errors[0].message, path=self.errors[0].path)
         else:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dataplane.config.epp import PluginSpec
+from dataplane.config.problems import MAX_PROBLEMS
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from dataplane.plugin.params import decode_params
@@ -95,6 +96,9 @@ class Instances:
     ) -> AnyPlugin | None:
         """One instance; None after noting why it cannot be."""
         found = len(self.problems)
+        if found > MAX_PROBLEMS:
+            self._failed.add(name)
+            return None
         try:
             plugin_class = self._registry.resolve(plugin_type)
             info: PluginInfo = plugin_class.info
@@ -161,7 +165,7 @@ class Instances:
         ``or_type`` says that a type could have been named as well.
         """
         plugin = self.by_name.get(name)
-        if plugin is None and name and name not in self._failed:
+        if plugin is None and name and name not in self._failed and len(self.problems) <= MAX_PROBLEMS:
             known = [*self.by_name, *self._configured, *(self._registry if or_type else ())]
             hint = (
                 f"; add `- type: {name}` to plugins" if name in self._registry else did_you_mean(name, known)

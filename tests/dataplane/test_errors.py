@@ -124,3 +124,8 @@ def test_config_error_can_be_placed_below_a_prefix(path: str, placed: str):
 )
 def test_suggestion_is_made_when_a_known_word_is_close(word: str, hint: str):
     assert did_you_mean(word, iter(["queue-scorer", "kv-cache-utilization-scorer"])) == hint
+
+
+def test_nothing_is_suggested_for_a_word_too_long_to_be_a_typing_error():
+    assert did_you_mean("a" * 64, ["a" * 63]) == f' (did you mean "{"a" * 63}"?)'
+    assert did_you_mean("a" * 65, ["a" * 64]) == ""

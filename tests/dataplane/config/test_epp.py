@@ -256,3 +256,39 @@ def test_broken_yaml_names_line_and_column():
         "line 3, column 11: expected the node content, but found '<stream end>'"
     ]
     assert not parsed.readable
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "plugins: [" + "{type: t}," * 1001 + "]",
+            "plugins: has 1001 entries; at most 1000 are allowed",
+        ),
+        (
+            "schedulingProfiles: [" + "{name: p}," * 101 + "]",
+            "schedulingProfiles: has 101 entries; at most 100 are allowed",
+        ),
+        (
+            "schedulingProfiles: [{name: p, plugins: [" + "{pluginRef: r}," * 1001 + "]}]",
+            "schedulingProfiles[0].plugins: has 1001 entries; at most 1000 are allowed",
+        ),
+    ],
+    ids=["plugins", "profiles", "plugins of a profile"],
+)
+def test_lists_that_would_hold_the_process_up_are_refused_unread(text: str, problem: str):
+    parsed = parse_epp_config(HEAD + text)
+    assert ([str(found) for found in parsed.problems], parsed.readable) == ([problem], False)
+
+
+def test_lists_of_the_allowed_length_are_read():
+    text = "plugins: [" + ",".join(f"{{type: t, name: n{i}}}" for i in range(1000)) + "]"
+    assert len(load_epp_config(HEAD + text)[0].plugins) == 1000
+
+
+def test_of_very_many_mistakes_the_first_are_told():
+    text = "\n".join(f"field{i}: 1" for i in range(250))
+    with pytest.raises(ConfigErrors) as caught:
+        load_epp_config(HEAD + text)
+    assert len(caught.value.errors) == 201
+    assert str(caught.value.errors[-1]) == "there are more mistakes; mend these first"

@@ -90,6 +90,13 @@ dataLayer: {injectDefaults: false}
     ]
 
 
+def test_of_very_many_mistakes_of_plugins_the_first_are_told():
+    found = problems("plugins:\n" + "".join(f"- type: nothing{i}\n" for i in range(300)))
+    assert len(found) == 201
+    assert found[199] == "plugins[199]: plugin type 'nothing199' is not registered"
+    assert found[200] == "there are more mistakes; mend these first"
+
+
 def test_what_follows_from_a_mistake_is_not_a_second_one():
     assert problems(
         """
