@@ -275,7 +275,9 @@ class Picker:
             objects=lambda limit: (
                 {"message": "there are no objects: --objects-file names no file"}
                 if self.object_files is None
-                else self.object_files.describe(limit)
+                else self.object_files.describe(
+                    limit, (endpoint.spec.port for endpoint in self.table.all().endpoints)
+                )
             ),
             reload=self.reload,
             not_ready=lambda: ", ".join(self.health.unmet()),

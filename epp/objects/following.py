@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from dataplane.aside import aside
@@ -73,23 +73,24 @@ class ObjectFollower:
     async def load(self) -> None:
         """Read for the first time. ``ConfigError`` when the file or folder cannot be read."""
         try:
-            self._apply(await aside(lambda: self._files.read(Reading())))
+            self._apply(*await aside(lambda: self._read(Reading())))
         except ConfigError as error:
             raise ConfigError(error.message, path=f"--objects-file {error.path}") from error
+        self._applied_at = self._wall_clock()
 
     async def reload(self) -> list[str]:
         """Read now. Returns what is wrong with the documents; the rest is in use."""
         async with self._lock:
             earlier = self._reading
             try:
-                reading = await aside(lambda: self._files.read(earlier))
+                reading, snapshot = await aside(lambda: self._read(earlier))
             except ConfigError as error:
                 self._reloads.child("refused").value += 1
                 if self._failure != (str(error),):
                     log.error("the objects there are stay: %s", error)
                 self._failure = (str(error),)
             else:
-                self._apply(reading)
+                self._apply(reading, snapshot)
             return list(self.problems[:MAX_SAID])
 
     def watch(self) -> None:
@@ -104,8 +105,11 @@ class ObjectFollower:
                 await self._watcher
             self._watcher = None
 
-    def describe(self, limit: int) -> dict[str, Any]:
-        """JSON-able: the objects in use, at most ``limit`` of a kind, where they are from, what is wrong."""
+    def describe(self, limit: int, ports: Iterable[int] = ()) -> dict[str, Any]:
+        """JSON-able: the objects in use, at most ``limit`` of a kind, where they are from, what is wrong.
+
+        ``ports`` are those of the pool's endpoints, to be held against what a document says of the pool.
+        """
         kept = list(self._reading.objects.values())
         objectives = [(each, each.value) for each in kept if isinstance(each.value, InferenceObjective)]
         rewrites = [(each, each.value) for each in kept if isinstance(each.value, ModelRewrite)]
@@ -122,6 +126,7 @@ class ObjectFollower:
                 "targetPorts": list(pool.target_ports),
                 "appProtocol": pool.app_protocol,
                 "failureMode": pool.failure_mode,
+                "endpointsAtOtherPorts": sum(port not in pool.target_ports for port in ports),
             },
             "totalObjectives": len(objectives),
             "objectives": [
@@ -142,12 +147,18 @@ class ObjectFollower:
                 applied = seen
                 await self.reload()
 
-    def _apply(self, reading: Reading) -> None:
+    def _read(self, earlier: Reading) -> tuple[Reading, PoolObjects | None]:
+        """The files, and the snapshot of their objects unless they are the earlier ones. Blocks."""
+        reading = self._files.read(earlier)
+        if earlier.objects == reading.objects:
+            return reading, None
+        return reading, PoolObjects(reading.objectives(), reading.rewrites())
+
+    def _apply(self, reading: Reading, snapshot: PoolObjects | None) -> None:
         before, self._reading, self._failure = self._reading, reading, ()
-        changed = self._applied_at == 0.0 or before.objects != reading.objects
-        self._reloads.child("applied" if changed else "unchanged").value += 1
-        if changed:
-            self._holder.current = PoolObjects(reading.objectives(), reading.rewrites())
+        self._reloads.child("unchanged" if snapshot is None else "applied").value += 1
+        if snapshot is not None:
+            self._holder.current = snapshot
             self._applied_at = self._wall_clock()
             counts = ", ".join(f"{count} {kind}" for (kind,), count in self._counts())
             log.info("objects in use: %s", counts)

@@ -140,7 +140,7 @@ async def test_a_file_that_goes_away_changes_nothing(site: Site, caplog: pytest.
 async def test_what_is_in_use_is_shown_and_counted(site: Site):
     site.file.write_text(objective("gold", 3) + REWRITE + objective("x", pool="other") + objective("b", "c"))
     await site.follower.load()
-    shown = site.follower.describe(10)
+    shown = site.follower.describe(10, [8000, 8001, 8001])
     place = {"file": str(site.file), "outdated": False}
     assert shown["objectives"] == [
         {"name": "gold", "priority": 3, "document": "document 1 (from line 1)", **place}
@@ -159,6 +159,7 @@ async def test_what_is_in_use_is_shown_and_counted(site: Site):
         "targetPorts": [8000],
         "appProtocol": "http",
         "failureMode": None,
+        "endpointsAtOtherPorts": 2,
     }
     assert (shown["appliedAt"], shown["totalObjectives"], shown["totalRewrites"]) == (7.0, 1, 1)
     assert [len(shown[each]) for each in ("problems", "skipped", "notes")] == [1, 1, 1]
