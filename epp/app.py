@@ -176,7 +176,9 @@ class Picker:
                 max_body_bytes=options.max_request_body, request_timeout_s=options.request_timeout
             ),
             observer=self.metrics if options.enable_grpc_stream_metrics else None,
+            on_rejection=self.metrics.rejected,
         )
+        self.metrics.watch_processor(self.processor)
         self.server = self._ext_proc_server()
         self.health_server = ExtProcServer(
             ServerOptions(host=options.host, port=options.grpc_health_port, port_flag="--grpc-health-port"),

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import msgspec
 
 from dataplane.clock import SYSTEM_CLOCK, Clock
+from dataplane.errors import RequestError
 from dataplane.extproc.codec import MessageError, decode, encode
 from dataplane.extproc.collected import BodyBudget
 from dataplane.extproc.events import Effect, Modes
@@ -64,9 +65,12 @@ class ExternalProcessor:
         limits: ProcessorLimits | None = None,
         clock: Clock = SYSTEM_CLOCK,
         observer: StreamObserver | None = None,
+        on_rejection: Callable[[RequestError], None] | None = None,
     ) -> None:
         self.open_exchange = open_exchange
         self.observer = observer
+        self.on_rejection = on_rejection
+        """Told of requests that no exchange rejected: too large, too late, broken off, or hit by a defect."""
         self.limits = limits or ProcessorLimits()
         self.clock = clock
         self.budget = BodyBudget(self.limits.body_budget_bytes)
@@ -143,6 +147,7 @@ class ProcessStream:
             processor.open_exchange(),
             resume=self._resume,
             on_defect=processor.on_defect,
+            on_rejection=processor.on_rejection,
             budget=processor.budget,
             max_body_bytes=limits.max_body_bytes,
             default_modes=limits.default_modes,

@@ -109,6 +109,7 @@ class Session:
         "_metadata",
         "_modes",
         "_on_defect",
+        "_on_rejection",
         "_request_complete",
         "_request_trailers",
         "_response",
@@ -127,10 +128,12 @@ class Session:
         budget: BodyBudget,
         max_body_bytes: int,
         default_modes: Modes,
+        on_rejection: Callable[[RequestError], None] | None = None,
     ) -> None:
         self._exchange = exchange
         self._resume = resume
         self._on_defect = on_defect
+        self._on_rejection = on_rejection
         self._collected = CollectedBody(max_body_bytes, budget)
         self._modes = default_modes
         self._headers = _NO_HEADERS
@@ -321,6 +324,9 @@ class Session:
         return [reject]
 
     def _reject(self, error: RequestError, ending: Ending = Ending.REJECTED) -> list[Effect]:
+        """What the exchange has no part in."""
+        if self._on_rejection is not None:
+            self._on_rejection(error)
         return self._replace_response(rejection(error), ending)
 
     def expire(self) -> list[Effect]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import Final, Protocol
 
+from dataplane.errors import RequestError
 from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import (
     MAX_SERIES,
@@ -24,7 +25,14 @@ from dataplane.observability.numbers import (
 from dataplane.plugin.base import TypedName
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 from epp.metrics import pool
-from epp.metrics.catalog import FIELD_STAGE, PLUGIN_LABELS, PREFIX, ProcessFamilies, RequestFamilies
+from epp.metrics.catalog import (
+    FIELD_STAGE,
+    OWN_PREFIX,
+    PLUGIN_LABELS,
+    PREFIX,
+    ProcessFamilies,
+    RequestFamilies,
+)
 from epp.metrics.legacy import declare_twins
 from epp.metrics.plugins import PluginNumbers
 from epp.metrics.request import RequestMetrics
@@ -48,6 +56,13 @@ class PrefixIndex(Protocol):
     def indexed_blocks(self) -> int:
         """Blocks remembered."""
         ...
+
+
+class Processor(Protocol):
+    """What serves the ext_proc streams."""
+
+    defects: int
+    refused: int
 
 
 class PluginTimings:
@@ -195,6 +210,27 @@ class EppMetrics:
             ratio, size = self._hits
             ratio.observe(matched_blocks / total_blocks)
             size.observe(matched_blocks * block_size_tokens * BYTES_PER_TOKEN)
+
+    def rejected(self, error: RequestError) -> None:
+        """A request was refused before anything was known of it."""
+        self.for_request("", "", "", 0).error(error.code)
+
+    def watch_processor(self, processor: Processor) -> None:
+        """Expose what goes wrong on its streams."""
+        self.numbers.computed(
+            OWN_PREFIX + "defects_total",
+            "Exceptions in plugins and handlers, of which the log has the first of each second.",
+            (),
+            lambda: [((), processor.defects)],
+            kind="counter",
+        )
+        self.numbers.computed(
+            OWN_PREFIX + "malformed_streams_total",
+            "ext_proc streams on which the proxy broke the protocol.",
+            (),
+            lambda: [((), processor.refused)],
+            kind="counter",
+        )
 
     def stream_opened(self) -> None:
         """An ext_proc stream began. Nothing without ``stream_metrics``."""

@@ -63,6 +63,10 @@ _EXTENSION: Final[dict[str, tuple[str, Mapping[str, str]]]] = {
     "prefix_indexer_hit_ratio": ("prefix_indexer_hit_ratio", {}),
     "prefix_indexer_hit_bytes": ("prefix_indexer_hit_bytes", {}),
     "info": ("info", _same("commit", "build_ref")),
+    "model_rewrite_decisions_total": (
+        "model_rewrite_decisions_total",
+        _same("model_rewrite_name", "model_name", "target_model"),
+    ),
 }
 _SCHEDULER: Final[dict[str, tuple[str, Mapping[str, str]]]] = {
     "disagg_decision_total": ("disagg_decision_total", _STAGES),

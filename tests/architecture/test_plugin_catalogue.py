@@ -86,6 +86,15 @@ def test_every_catalogue_line_names_a_class_of_that_type():
     assert wrong == {}
 
 
+def test_the_guide_describes_only_states_that_plugins_show():
+    guide = (ROOT / "docs/guides/observability.md").read_text()
+    table = guide.partition("| plugin | state |\n")[2].partition("\n\n")[0]
+    listed = re.findall(r"`([a-z0-9-]+)`", "".join(re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE)))
+    classes = {kind: plugin_class(location) for kind, location in catalogue().items()}
+    assert [kind for kind in listed if not hasattr(classes.get(kind), "dump_state")] == []
+    assert len(listed) > 5
+
+
 def test_every_plugin_refuses_unknown_parameters():
     params = {kind: plugin_class(location).info.params for kind, location in catalogue().items()}
     lax = {

@@ -35,3 +35,27 @@ async def test_a_body_that_makes_no_sense_is_a_bad_request(
         assert headers["content-type"] == "application/json"
         assert site.picker.table.inflight.sum() == 0
         assert await site.sample("llm_d_epp_request_error_total", error_code="BadRequest") == 1
+
+
+async def test_a_request_refused_before_it_is_read_is_counted(tmp_path: Path) -> None:
+    async with Site(tmp_path, Pod(), flags=["--max-request-body=10"]) as site:
+        status, _, _ = refusal(await site.converse(request_headers(), request_body(b"x" * 11, end=True)))
+        assert status == 413
+        labels = {"error_code": "PayloadTooLarge", "model_name": ""}
+        assert await site.sample("llm_d_epp_request_error_total", **labels) == 1
+
+
+async def test_defects_of_plugins_are_counted_and_their_requests_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("a plugin's defect")
+
+    async with Site(tmp_path, Pod()) as site:
+        assert await site.sample("pointsman_epp_defects_total") == 0
+        monkeypatch.setattr(site.picker.current.director, "admit", fail)
+        status, error, _ = refusal(await site.ask({"model": "m", "prompt": "p"}))
+        assert (status, error["message"]) == (500, "the request could not be processed")
+        assert await site.sample("pointsman_epp_defects_total") == 1
+        assert await site.sample("pointsman_epp_malformed_streams_total") == 0
+        assert await site.sample("llm_d_epp_request_error_total", error_code="Internal") == 1

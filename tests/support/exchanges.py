@@ -168,11 +168,14 @@ class DrivenSession:
         self.exchange = exchange
         self.budget = budget or BodyBudget(1 << 30)
         self.defects: list[BaseException] = []
+        self.rejections: list[str] = []
+        """Codes of requests that the session rejected by itself."""
         self.effects: list[Effect] = []
         self.session = Session(
             exchange,
             resume=self._resume,
             on_defect=self.defects.append,
+            on_rejection=lambda error: self.rejections.append(error.code),
             budget=self.budget,
             max_body_bytes=max_body_bytes,
             default_modes=default_modes,

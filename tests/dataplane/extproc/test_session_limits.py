@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dataplane.errors import BadRequestError
 from dataplane.extproc.collected import CHUNK_OVERHEAD_BYTES, BodyBudget
 from dataplane.extproc.events import AnswerHeaders, BodyMode, Modes, Reject, StreamBody
 from dataplane.extproc.exchange import Ending
@@ -111,6 +112,22 @@ def test_cap_counts_all_chunks():
     assert driven.effects == []
     assert rejected(driven.receive(request_body(b"x")))["status"] == 413
     assert driven.receive(request_body(b"", end=True)) == []
+
+
+def test_a_rejection_of_the_session_is_told_and_one_of_the_exchange_is_not():
+    driven = DrivenSession(RecordingExchange(), max_body_bytes=10)
+    driven.receive(request_headers(), request_body(b"x" * 11))
+    assert driven.rejections == ["PayloadTooLarge"]
+    broken = DrivenSession(RecordingExchange(LookupError("gone")))
+    broken.receive(request_headers(), request_body(b"x", end=True))
+    assert broken.rejections == ["Internal"]
+    late = DrivenSession(RecordingExchange())
+    late.receive(request_headers())
+    late.expire()
+    assert late.rejections == ["DeadlineExceeded"]
+    refused = DrivenSession(RecordingExchange(BadRequestError("no")))
+    refused.receive(request_headers(), request_body(b"x", end=True))
+    assert refused.rejections == []
 
 
 def test_cap_holds_while_a_decision_is_waited_for():
