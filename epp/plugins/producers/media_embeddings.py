@@ -94,7 +94,10 @@ class EmbeddingsIndex:
             self._drop(slot, digest)
 
     def _drop(self, slot: int, digest: str) -> None:
-        del self.by_slot[slot][digest]
+        held = self.by_slot[slot]
+        del held[digest]
+        if not held:
+            del self.by_slot[slot]
         slots = self._holders[digest]
         slots.discard(slot)
         if not slots:
@@ -104,11 +107,9 @@ class EmbeddingsIndex:
         """Drop slots that are free or have another tenant."""
         self._version = self._table.version
         for slot, held in list(self.by_slot.items()):
-            if held and self._table.generation[slot] != next(iter(held.values())):
+            if self._table.generation[slot] != next(iter(held.values())):
                 for digest in list(held):
                     self._drop(slot, digest)
-            if not held:
-                del self.by_slot[slot]
 
 
 class MediaEmbeddingsProducer:

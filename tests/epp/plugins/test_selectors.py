@@ -171,3 +171,21 @@ def test_reads_a_selector_from_text(text: str, matching: set[int]):
 def test_text_that_is_no_selector_is_refused_with_the_ways_to_write_one(text: str):
     with pytest.raises(ConfigError, match=r"is no label selector; write key=value, .*, key or !key"):
         parse_selector(text)
+
+
+def written(requirement: Requirement) -> str:
+    """A requirement as text."""
+    match requirement.operator:
+        case "Exists":
+            return requirement.key
+        case "DoesNotExist":
+            return f"!{requirement.key}"
+        case operator:
+            return f"{requirement.key} {operator.lower()} ({', '.join(requirement.values)})"
+
+
+@given(st.lists(REQUIREMENTS, max_size=4), LABELS)
+def test_text_means_what_its_requirements_mean(requirements: list[Requirement], labels: dict[str, str]):
+    text = ",".join(map(written, requirements))
+    expected = LabelSelector(match_expressions=requirements).test()(labels)
+    assert parse_selector(text).test()(labels) == expected
