@@ -117,17 +117,26 @@ def _move_deprecated(
 ) -> EndpointPickerConfig:
     """The same configuration with deprecated sections in their new places; the new place wins."""
     if config.saturation_detector is not None:
-        warnings.append("saturationDetector is deprecated; use flowControl.saturationDetector")
         flow = config.flow_control or FlowControlSpec()
+        warnings.append(
+            _deprecated("saturationDetector", "flowControl.saturationDetector", flow.saturation_detector)
+        )
         if flow.saturation_detector is None:
             flow = msgspec.structs.replace(flow, saturation_detector=config.saturation_detector)
             origins["flowControl.saturationDetector"] = "saturationDetector"
         config = msgspec.structs.replace(config, flow_control=flow, saturation_detector=None)
     if config.parser is not None:
-        warnings.append("parser is deprecated; use requestHandler.parsers")
         handler = config.request_handler
+        warnings.append(_deprecated("parser", "requestHandler.parsers", handler.parsers))
         if not handler.parsers:
             handler = RequestHandlerSpec(parsers=[config.parser])
             origins["requestHandler.parsers[0]"] = "parser"
         config = msgspec.structs.replace(config, request_handler=handler, parser=None)
     return config
+
+
+def _deprecated(old: str, new: str, there: object) -> str:
+    """The warning of a section in its old place, which counts for nothing when the new one is ``there``."""
+    if there:
+        return f"{old} is deprecated and ignored; use {new}, which is there"
+    return f"{old} is deprecated; use {new}"

@@ -150,6 +150,21 @@ async def test_a_sample_that_loads_decides(file: Path, tmp_path: Path):
 
 
 @each_file
+def test_a_sample_reads_alike_in_the_old_group(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    old = tmp_path / file.name
+    old.write_text(file.read_text().replace("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1"))
+    beside = file.with_suffix(".expected.yaml")
+    (tmp_path / beside.name).write_text(beside.read_text())
+    code, errors, warnings, shown = validate(file, capsys)
+    warning = "apiVersion inference.networking.x-k8s.io/v1alpha1 is deprecated; use llm-d.ai/v1alpha1"
+    warned = warnings if file.stem == "old-group" or errors else [*warnings, warning]
+    again = validate(old, capsys)
+    assert (again[0], again[1], sorted(again[2]), again[3]) == (code, errors, sorted(warned), shown)
+
+
+@each_file
 def test_every_missing_type_is_named_and_no_other(file: Path, capsys: pytest.CaptureFixture[str]):
     _, errors, _, _ = validate(file, capsys)
     named = [error.split("'")[1] for error in errors if "is not registered" in error]

@@ -160,9 +160,13 @@ def test_deprecated_sections_move_and_the_new_place_wins():
         "parser is deprecated; use requestHandler.parsers",
     ]
     new = "requestHandler: {parsers: [{pluginRef: new}]}\nflowControl: {saturationDetector: {pluginRef: e}}\n"
-    config, _ = load_epp_config(HEAD + old.replace("[{type: d}]", "[{type: d}, {type: e}]") + new)
+    config, warnings = load_epp_config(HEAD + old.replace("[{type: d}]", "[{type: d}, {type: e}]") + new)
     assert config.request_handler.parsers == [PluginRef(plugin_ref="new")]
     assert config.flow_control == FlowControlSpec(saturation_detector=PluginRef(plugin_ref="e"))
+    assert warnings == [
+        ("saturationDetector is deprecated and ignored; use flowControl.saturationDetector, which is there"),
+        "parser is deprecated and ignored; use requestHandler.parsers, which is there",
+    ]
 
 
 def test_all_problems_are_reported_at_once():
