@@ -27,7 +27,8 @@ from epp.interfaces.request_control import EndpointObserver
 from epp.metrics import EppMetrics, PrefixIndex
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
-from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
+from epp.plugins.discovery.file import FileDiscovery
+from epp.plugins.file_endpoints import EndpointsInFileParams
 from epp.resilience.guard import Guard
 
 log = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class Assembler:
                     "excludes dataLayer.discovery of the configuration", path="--endpoints-file"
                 )
             name = TypedName("file-discovery", "--endpoints-file")
-            params = FileDiscoveryParams(path=endpoints_file, watch_file=True)
+            params = EndpointsInFileParams(path=endpoints_file, watch_file=True)
             return FileDiscovery(name, params, self._handle)
         if graph.discovery is None:
             raise ConfigError(

@@ -21,7 +21,6 @@ _FLOW: Final = "this build has no flow control; remove it to run without queuein
 _DETECTOR: Final = (
     "this build has no saturation detectors; remove it, or keep loaded endpoints out with utilization-filter"
 )
-_CLUSTERS: Final = "this build schedules over the endpoints of one cluster; run a picker in each of them"
 
 ABSENT: Final[Mapping[str, str]] = {
     "precise-prefix-cache-producer": _PRECISE,
@@ -43,6 +42,5 @@ ABSENT: Final[Mapping[str, str]] = {
     "priority-then-time-eviction-order-policy": _FLOW,
     "utilization-detector": _DETECTOR,
     "concurrency-detector": _DETECTOR,
-    "multicluster-file-discovery": _CLUSTERS,
     "k8s-notification-source": "this build does not watch Kubernetes; remove it",
 }

@@ -110,6 +110,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     ),
     "endpoint-notification-source": "epp.plugins.sources.endpoint_notification:EndpointNotificationSource",
     "topology-extractor": "epp.plugins.extractors.topology:TopologyExtractor",
+    "multicluster-file-discovery": "epp.plugins.discovery.multicluster_file:MulticlusterFileDiscovery",
     "file-discovery": "epp.plugins.discovery.file:FileDiscovery",
 }
 

@@ -22,7 +22,7 @@ from dataplane.resolver import ResolveSettings
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import MAX_ENDPOINTS, EndpointSpec
 from epp.plugins.endpoint_fields import read_address, read_labels, read_name, read_port, shown
-from epp.plugins.endpoint_list import ListedServer, is_endpoint_list, read_list
+from epp.plugins.endpoint_list import ListedServer, is_endpoint_list, read_address_or_host, read_list
 
 MAX_FILE_BYTES: Final = 1 << 20
 FIELDS: Final = ("name", "namespace", "address", "port", "labels")
@@ -49,8 +49,11 @@ class EndpointFile(msgspec.Struct):
         return chosen.result()
 
 
-def read_endpoint_file(path: str) -> EndpointFile:
-    """What the file lists. ``ConfigError`` when the document as a whole cannot be used."""
+def read_endpoint_file(path: str, *, with_host_names: bool = False) -> EndpointFile:
+    """What the file lists. ``ConfigError`` when the document as a whole cannot be used.
+
+    ``with_host_names``: addresses of the plain form may be host names as well.
+    """
     document = parse_document(path, _read(path))
     if not isinstance(document, dict):
         raise ConfigError("must be a mapping with the list `endpoints`", path=path)
@@ -66,7 +69,7 @@ def read_endpoint_file(path: str) -> EndpointFile:
     for index, entry in enumerate(entries):
         place = f"endpoints[{index}]"
         try:
-            servers.append(ListedServer(place, _endpoint(entry)))
+            servers.append(_server(place, entry, with_host_names=with_host_names))
         except ConfigError as error:
             problems.append(f"{path}: {error.within(place)}")
             continue
@@ -136,16 +139,21 @@ def parse_document(path: str, text: str) -> Any:
         raise ConfigError(f"is neither YAML nor JSON: {' '.join(str(error).split())}", path=path) from error
 
 
-def _endpoint(entry: object) -> EndpointSpec:
+def _server(place: str, entry: object, *, with_host_names: bool) -> ListedServer:
     """``ConfigError`` with the field as its path when the entry cannot be used."""
     if not isinstance(entry, dict):
         raise ConfigError(f"{shown(entry)} is not a mapping with name, address and port")
-    return EndpointSpec(
+    address, host = entry.get("address"), ""
+    if with_host_names and isinstance(address, str):
+        address, host = read_address_or_host(address)
+    else:
+        hint = "; names are resolved in a pointsman.dev/v1 EndpointList"
+        address = read_address(address, otherwise=hint)
+    spec = EndpointSpec(
         name=read_name(entry.get("name"), "name"),
         namespace=read_name(entry.get("namespace", "default"), "namespace"),
-        address=read_address(
-            entry.get("address"), otherwise="; names are resolved in a pointsman.dev/v1 EndpointList"
-        ),
+        address=address,
         port=read_port(entry.get("port", "8000")),
         labels=read_labels(entry.get("labels")),
     )
+    return ListedServer(place, spec, host)

@@ -202,7 +202,7 @@ def _server(place: str, entry: object) -> tuple[ListedServer | None, list[Config
     annotations = checked(
         lambda: read_labels(written.annotations, "annotations", MAX_ANNOTATION), dict[str, str]()
     )
-    address, host = checked(lambda: _address(written.address), ("", ""))
+    address, host = checked(lambda: read_address_or_host(written.address), ("", ""))
     port = checked(lambda: read_port(written.port), 0)
     server = ListedServer(
         place,
@@ -232,7 +232,7 @@ def _text_keys(mapping: Mapping[Any, Any], wrong: list[ConfigError], place: str 
     return {key: value for key, value in mapping.items() if isinstance(key, str)}
 
 
-def _address(text: str) -> tuple[str, str]:
+def read_address_or_host(text: str) -> tuple[str, str]:
     """Address and host name, one of them empty."""
     bare = text.removeprefix("[").removesuffix("]") if text.startswith("[") else text
     host = text.lower().rstrip(".")

@@ -15,9 +15,10 @@ from epp.interfaces.data_layer import DiscoveredSet, EndpointDiscovery
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.interfaces.state import MAX_DUMPED
-from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
+from epp.plugins.discovery.file import FileDiscovery
 from epp.plugins.endpoint_fields import MAX_LABELS, MAX_NAME
 from epp.plugins.endpoint_file import MAX_FILE_BYTES, EndpointFile, read_endpoint_file
+from epp.plugins.file_endpoints import EndpointsInFileParams
 
 GOOD = "endpoints:\n- {name: a, address: 10.0.0.1}\n- {name: b, address: 10.0.0.2}\n"
 
@@ -27,7 +28,7 @@ TOO_MANY_LABELS = json.dumps({str(i): "v" for i in range(MAX_LABELS + 1)})
 
 def discovery(path: Path, *, watch: bool = True) -> FileDiscovery:
     """A plugin for this file."""
-    params = msgspec.convert({"path": str(path), "watchFile": watch}, FileDiscoveryParams)
+    params = msgspec.convert({"path": str(path), "watchFile": watch}, EndpointsInFileParams)
     return FileDiscovery(TypedName("file-discovery", "file"), params, Handle(EndpointTable()))
 
 
@@ -222,7 +223,7 @@ def test_a_missing_file_is_an_error_at_the_start(tmp_path: Path):
 
 def test_an_empty_path_is_an_error():
     with pytest.raises(ConfigError, match="path: is empty; name the file that lists the endpoints"):
-        FileDiscovery(TypedName("f", "f"), FileDiscoveryParams(path=""), Handle(EndpointTable()))
+        FileDiscovery(TypedName("f", "f"), EndpointsInFileParams(path=""), Handle(EndpointTable()))
 
 
 def test_aliases_that_would_explode_do_not(file: Path):
@@ -301,12 +302,12 @@ def test_a_file_still_being_written_is_left_alone(file: Path):
 def test_a_change_during_the_first_reading_is_seen_afterwards(file: Path, monkeypatch: pytest.MonkeyPatch):
     plugin = discovery(file)
 
-    def read_then_change(path: str) -> EndpointFile:
-        found = read_endpoint_file(path)
+    def read_then_change(path: str, **how: bool) -> EndpointFile:
+        found = read_endpoint_file(path, **how)
         file.write_text("endpoints: [{name: c, address: 10.0.0.3}]")
         return found
 
-    monkeypatch.setattr("epp.plugins.discovery.file.read_endpoint_file", read_then_change)
+    monkeypatch.setattr("epp.plugins.file_endpoints.read_endpoint_file", read_then_change)
     assert names(plugin.load()) == ["a", "b"]
     monkeypatch.undo()
     assert names(settled(plugin)) == ["c"]

@@ -14,13 +14,14 @@ from dataplane.resolver import Resolver
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
-from epp.plugins.discovery.file import FileDiscovery, FileDiscoveryParams
+from epp.plugins.discovery.file import FileDiscovery
+from epp.plugins.file_endpoints import EndpointsInFileParams
 from tests.support.clock import ManualClock
 
 
 def discovery(path: Path, *, watch: bool = True) -> FileDiscovery:
     """A plugin for this file."""
-    params = msgspec.convert({"path": str(path), "watchFile": watch}, FileDiscoveryParams)
+    params = msgspec.convert({"path": str(path), "watchFile": watch}, EndpointsInFileParams)
     return FileDiscovery(TypedName("file-discovery", "file"), params, Handle(EndpointTable()))
 
 
