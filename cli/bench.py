@@ -15,10 +15,11 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from benchmarks import extproc, extproc_report, routing, routing_report, schedule, scrape, study
+from benchmarks import explain, extproc, extproc_report, routing, routing_report, schedule, scrape, study
 from benchmarks.children import BenchError
 from benchmarks.cpu import OtherProcesses
 from benchmarks.envoy_config import Mode
+from benchmarks.explain import ExplainOptions
 from benchmarks.extproc_plan import ExtProcOptions, Server
 from benchmarks.routing import Policy, RoutingOptions
 from benchmarks.schedule import ScheduleOptions
@@ -43,6 +44,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_extproc(measurements)
     add_routing(measurements)
     add_schedule(measurements)
+    add_explain(measurements)
     add_scrape(measurements)
     add_study(measurements)
 
@@ -167,6 +169,37 @@ def run_schedule(arguments: argparse.Namespace) -> int:
     print(schedule.render(result, judged=judged))
     complaints = schedule.complaints(result)
     write_json(arguments.json, benchmark="schedule", result=result, complaints=complaints)
+    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+
+
+def add_explain(measurements: Subparsers) -> None:
+    """Add `bench explain`."""
+    parser = measurements.add_parser(
+        "explain",
+        help="what tracing a share of the decisions costs all of them",
+        description="Measure the picker's decisions with and without traces, without any network.",
+    )
+    flag = flags_of(parser, ExplainOptions())
+    flag("endpoints", numbers(at_least(1)), "sizes of the pool, comma-separated")
+    flag("prompt-tokens", numbers(at_least(16)), "lengths of the prompt, comma-separated")
+    flag("share", above(0.0), "share of the decisions that is traced, at most 1")
+    flag("rounds", at_least(1), "batches of each kind per combination")
+    flag("seed", int, "same seed, same requests and metrics")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_explain))
+
+
+def run_explain(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    if arguments.share > 1:
+        raise BenchError(f"--share {arguments.share:g} is more than 1")
+    others = OtherProcesses()
+    result = explain.run(options_of(ExplainOptions, arguments))
+    others_cores = others.cores()
+    judged = is_judged(arguments, others_cores)
+    print(explain.render(result, judged=judged))
+    complaints = explain.complaints(result)
+    write_json(arguments.json, benchmark="explain", result=result, complaints=complaints)
     return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
