@@ -89,6 +89,10 @@ class ObjectFollower:
                 if self._failure != (str(error),):
                     log.error("the objects there are stay: %s", error)
                 self._failure = (str(error),)
+            except Exception as error:  # a defect of ours must not end the following of the files
+                log.exception("reading the object files failed; the objects there are stay")
+                self._reloads.child("failed").value += 1
+                self._failure = (f"internal error: {error}",)
             else:
                 self._apply(reading, snapshot)
             return list(self.problems[:MAX_SAID])

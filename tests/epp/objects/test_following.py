@@ -137,6 +137,20 @@ async def test_a_file_that_goes_away_changes_nothing(site: Site, caplog: pytest.
     assert site.priority() == 4
 
 
+async def test_a_defect_while_reading_changes_nothing_and_is_no_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    await site.follower.load()
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectFiles, "read", lambda self, earlier: 1 / 0)
+        assert await site.follower.reload() == ["internal error: division by zero"]
+    assert site.priority() == 3
+    assert "reading the object files failed" in caplog.text
+    site.file.write_text(objective("gold", 4))
+    assert await site.follower.reload() == []
+    assert site.priority() == 4
+
+
 async def test_what_is_in_use_is_shown_and_counted(site: Site):
     site.file.write_text(objective("gold", 3) + REWRITE + objective("x", pool="other") + objective("b", "c"))
     await site.follower.load()
