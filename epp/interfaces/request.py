@@ -36,7 +36,9 @@ class Medium(msgspec.Struct):
     digest: str
     """Sixteen hexadecimal digits, the same for the same address or data; they stand in ``prompt_text``."""
     offset: int = 0
-    """Where in ``prompt_text`` the digest begins, in bytes."""
+    """Where in ``prompt_text`` the digest begins, in bytes; of no meaning in a prompt of tokens."""
+    tokens: int = 0
+    """Tokens it takes in a prompt of tokens."""
     size: int = 0
     """Bytes of the data that came with the request; 0 = it is named by an address."""
     width: int = 0
@@ -71,7 +73,7 @@ class ParsedBody(msgspec.Struct):
     max_output_tokens: int | None = None
     cache_salt: str = ""
     media: list[Medium] | None = None
-    """Parts of ``prompt_text`` that are no text, in their order; None when there are none."""
+    """Parts of the prompt that are no text; of ``prompt_text`` in their order. None when there are none."""
     model_use: ModelUse = ModelUse.NONE
 
 

@@ -34,7 +34,7 @@ class MediaParts:
 
     def add(self, kind: MediaKind, reference: str, out: list[str], *, is_data: bool = False) -> None:
         """Write a medium's digest. ``reference`` is an address, or base64 data if ``is_data``."""
-        digest: str = xxhash.xxh3_64_hexdigest(reference.encode("utf-8", "surrogatepass"))
+        digest = media_digest(reference)
         if len(self._marks) < MAX_MEDIA:
             medium = Medium(kind, digest)
             start = 0 if is_data else _data_start(reference)
@@ -54,6 +54,12 @@ class MediaParts:
             start = index
         pieces.append(encoded(out[start:]))
         return b"".join(pieces), [medium for _, medium in self._marks] or None
+
+
+def media_digest(reference: str) -> str:
+    """Sixteen hexadecimal digits for an address, data or a name of a medium."""
+    digest: str = xxhash.xxh3_64_hexdigest(reference.encode("utf-8", "surrogatepass"))
+    return digest
 
 
 def encoded(pieces: Sequence[str]) -> bytes:

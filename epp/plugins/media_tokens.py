@@ -229,7 +229,10 @@ class EstimateParams(PluginParams, frozen=True):
 
     def tokens(self, medium: Medium, headers: Headers) -> int:
         """Tokens a medium stands for, between ``MIN_TOKENS`` and ``MAX_MEDIA_TOKENS``."""
-        if medium.kind is MediaKind.VIDEO:
+        tokens: float
+        if medium.tokens:
+            tokens = medium.tokens
+        elif medium.kind is MediaKind.VIDEO:
             tokens = self.video.tokens(headers)
         elif medium.kind is MediaKind.AUDIO:
             tokens = self.audio.tokens(medium.size, medium.seconds)

@@ -18,8 +18,9 @@ from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
-from epp.interfaces.request import ModelUse, ParsedBody
+from epp.interfaces.request import MediaKind, Medium, ModelUse, ParsedBody
 from epp.plugins.json_body import decode
+from epp.plugins.media import MAX_MEDIA, media_digest
 from epp.plugins.model_rewriting import restoring, with_model
 from epp.plugins.openai_usage import UsageReader
 from epp.plugins.prompts import check_tokens, output_limit
@@ -59,6 +60,8 @@ class GenerateBody(msgspec.Struct, gc=False):
 _generate: Final = msgspec.json.Decoder(GenerateBody)
 
 
+_KINDS: Final = {str(kind): kind for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO)}
+
 _MODEL_PATHS: Final = (("model",),)
 
 
@@ -78,8 +81,10 @@ class VllmHttpParser:
         if tokens is None:
             raise BadRequestError("token_ids is required: a list of token ids", param="token_ids")
         check_tokens(tokens, "token_ids")
+        media: list[Medium] | None = None
         if isinstance(request.features, Features):
             _mark_media(tokens, request.features)
+            media = _media(request.features)
         sampling = request.sampling_params
         return ParsedBody(
             request.model or "",
@@ -87,6 +92,7 @@ class VllmHttpParser:
             prompt_tokens=tokens,
             max_output_tokens=output_limit(sampling.max_tokens) if sampling is not None else None,
             cache_salt=request.cache_salt or "",
+            media=media,
             model_use=ModelUse.OPTIONAL,
         )
 
@@ -117,3 +123,18 @@ def _mark_media(tokens: list[int], features: Features) -> None:
                 left -= place.length
                 mark = xxhash.xxh3_64_intdigest(reference.encode("utf-8", "surrogatepass")) & 0xFFFF_FFFF
                 tokens[place.offset : end] = [mark] * place.length
+
+
+def _media(features: Features) -> list[Medium] | None:
+    """The media by modality, as many as ``MAX_MEDIA``; those of other modalities are left out."""
+    places = features.mm_placeholders or {}
+    found: list[Medium] = []
+    for modality, hashes in (features.mm_hashes or {}).items():
+        kind = _KINDS.get(modality)
+        if kind is None:
+            continue
+        own = places.get(modality, ())
+        for i, reference in enumerate(hashes[: MAX_MEDIA - len(found)]):
+            length = own[i].length if i < len(own) else 0
+            found.append(Medium(kind, media_digest(reference), tokens=max(0, length)))
+    return found or None

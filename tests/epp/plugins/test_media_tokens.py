@@ -38,6 +38,11 @@ def test_an_image_counts_by_its_area():
     )
 
 
+def test_tokens_that_are_known_need_no_estimate():
+    assert tokens("image", width=1024, height=1024) == 1024
+    assert tokens("image", width=1024, height=1024, tokens=70) == 70
+
+
 def test_an_estimate_has_bounds():
     assert tokens("image", width=1, height=1) == MIN_TOKENS
     assert tokens("image", width=131_071, height=131_071) == MAX_MEDIA_TOKENS

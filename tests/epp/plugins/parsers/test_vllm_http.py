@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import ModelUse, ParsedBody, Usage
+from epp.interfaces.request import MediaKind, Medium, ModelUse, ParsedBody, Usage
+from epp.plugins.media import MAX_MEDIA, media_digest
 from epp.plugins.parsers.vllm_http import VllmHttpParser
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of
 
@@ -117,7 +118,8 @@ def test_odd_fields_do_not_hide_the_rest():
         "mm_placeholders": {"image": [{"offset": 0, "length": 1}]},
     }
     body = {"token_ids": [1, 2], "features": features, "stream": "odd", "sampling_params": [1]}
-    assert parse(body) == ParsedBody(prompt_tokens=[mark("a"), 2], model_use=ModelUse.OPTIONAL)
+    image = Medium(MediaKind.IMAGE, media_digest("a"), tokens=1)
+    assert parse(body) == ParsedBody(prompt_tokens=[mark("a"), 2], media=[image], model_use=ModelUse.OPTIONAL)
 
 
 @pytest.mark.parametrize(
@@ -186,3 +188,20 @@ def test_any_json_object_is_parsed_or_refused(data: dict[str, Any], tokens: list
 def test_any_bytes_are_parsed_or_refused(body: bytes):
     with contextlib.suppress(BadRequestError):
         parse(body)
+
+
+def test_media_are_known_by_their_hashes_and_places():
+    places = {"image": [{"offset": 1, "length": 2}], "audio": [{"offset": 4, "length": 1}]}
+    hashes = {"image": ["a", "b"], "audio": ["a"], "smell": ["c"]}
+    features = {"mm_hashes": hashes, "mm_placeholders": places}
+    body = parse({"token_ids": [1, 9, 9, 4, 9, 6], "features": features})
+    assert body.media is not None
+    assert [(str(m.kind), m.tokens) for m in body.media] == [("image", 2), ("image", 0), ("audio", 1)]
+    first, second, third = (medium.digest for medium in body.media)
+    assert first == third != second
+    assert parse({"token_ids": [1], "features": {"mm_hashes": {"smell": ["c"]}}}).media is None
+    assert parse({"token_ids": [1]}).media is None
+    hashes = {"image": ["a"] * 3000, "video": ["b"] * 3000}
+    many = parse({"token_ids": [1], "features": {"mm_hashes": hashes}})
+    assert many.media is not None
+    assert len(many.media) == MAX_MEDIA
