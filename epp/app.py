@@ -151,6 +151,8 @@ class Picker:
         settings = read_settings(os.environ) if options.tracing else None
         self.tracing = None if settings is None else Tracing(settings, os.environ)
         with_spans = self.tracing is not None
+        if self.tracing is not None:
+            self.metrics.watch_spans(self.tracing.counts)
         self.assembler = Assembler(
             options, self.handle, self.metrics, self.objects, self.guard, with_spans=with_spans
         )

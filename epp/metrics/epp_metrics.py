@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Final, Protocol
 
 from dataplane.errors import RequestError
-from dataplane.observability.exposition import MetricSet
+from dataplane.observability.exposition import Computed, MetricSet
 from dataplane.observability.numbers import (
     MAX_SERIES,
     OTHER,
@@ -231,6 +231,11 @@ class EppMetrics:
             lambda: [((), processor.refused)],
             kind="counter",
         )
+
+    def watch_spans(self, counts: Computed) -> None:
+        """Expose what becomes of spans."""
+        text = "Finished spans by outcome."
+        self.numbers.computed(OWN_PREFIX + "spans_total", text, ("outcome",), counts, kind="counter")
 
     def stream_opened(self) -> None:
         """An ext_proc stream began. Nothing without ``stream_metrics``."""

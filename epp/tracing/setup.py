@@ -8,6 +8,7 @@ with a default; the others (endpoint, headers, certificate, timeout, queue size,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections.abc import Mapping
@@ -103,9 +104,21 @@ class Tracing:
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+            from epp.tracing.export import WatchedExporter, quieten_sdk
             from epp.tracing.otel import OtelTracer, TraceIds
         except ModuleNotFoundError as error:
             raise _not_installed(error) from error
+        quieten_sdk()
+        try:
+            exporter = WatchedExporter(_exporter(settings))
+            processor = BatchSpanProcessor(exporter)
+        except ModuleNotFoundError as error:
+            raise _not_installed(error) from error
+        except Exception as error:  # the SDK has no common error for variables that it cannot use
+            raise ConfigError(
+                f"the exporter refuses its settings: {error}; mend the OTEL_* variables, {_OFF}",
+                path="--tracing",
+            ) from error
         build = version("pointsman")
         given = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(
             "OTEL_RESOURCE_ATTRIBUTES", ""
@@ -118,7 +131,9 @@ class Tracing:
             shutdown_on_exit=False,
             id_generator=ids,
         )
-        self._provider.add_span_processor(BatchSpanProcessor(_exporter(settings)))
+        self._provider.add_span_processor(processor)
+        self.counts = exporter.counts
+        """Spans by what became of them."""
         self.tracer: RequestTracer = OtelTracer(
             self._provider.get_tracer("pointsman.epp", build), sampler, ids
         )
@@ -129,7 +144,8 @@ class Tracing:
 
         def shut_down() -> None:
             self._provider.shutdown()
-            loop.call_soon_threadsafe(done.set)
+            with contextlib.suppress(RuntimeError):  # too late: the loop is closed
+                loop.call_soon_threadsafe(done.set)
 
         # A thread of its own: one of the loop's pool would keep the process from ending.
         threading.Thread(target=shut_down, name="tracing-shutdown", daemon=True).start()
@@ -153,18 +169,16 @@ def _sampler(settings: TracingSettings) -> Sampler:
 
 
 def _exporter(settings: TracingSettings) -> SpanExporter:
-    try:
-        if settings.exporter == "console":
-            from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+    if settings.exporter == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
-            return ConsoleSpanExporter()
-        if settings.protocol == "grpc":
-            from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
+        return ConsoleSpanExporter()
+    if settings.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
 
-            return OverGrpc()
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
-    except ModuleNotFoundError as error:
-        raise _not_installed(error) from error
+        return OverGrpc()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
+
     return OverHttp()
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc.aio
 import pytest
 from aiohttp import web
@@ -82,8 +83,8 @@ async def collector() -> AsyncIterator[Collector]:
     await collector.stop()
 
 
-async def started(folder: Path, environment: dict[str, str]) -> tuple[asyncio.subprocess.Process, int]:
-    """A picker process over two endpoints, and the port of its ext_proc service."""
+async def started(folder: Path, environment: dict[str, str]) -> tuple[asyncio.subprocess.Process, int, int]:
+    """A picker process over two endpoints, and the ports of its ext_proc service and its metrics."""
     endpoints = folder / "endpoints.json"
     listed = [{"name": f"e{i}", "address": "127.0.0.1", "port": str(i)} for i in (1, 2)]
     endpoints.write_text(json.dumps({"endpoints": listed}))
@@ -94,8 +95,8 @@ async def started(folder: Path, environment: dict[str, str]) -> tuple[asyncio.su
     )  # fmt: skip
     assert process.stderr is not None
     async for line in process.stderr:
-        if found := re.search(rb"ext_proc on port (\d+)", line):
-            return process, int(found[1])
+        if found := re.search(rb"ext_proc on port (\d+), .* metrics on port (\d+)", line):
+            return process, int(found[1]), int(found[2])
     raise AssertionError("the picker has not started")
 
 
@@ -116,16 +117,28 @@ async def ask(port: int) -> pb.ProcessingResponse:
         return answers[0]
 
 
+async def until_exposed(port: int, line: str) -> None:
+    """Until the metrics page of a process has this line."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(30):
+        while True:
+            async with session.get(f"http://127.0.0.1:{port}/metrics") as page:
+                if line in (await page.text()).splitlines():
+                    return
+            await asyncio.sleep(0.02)
+
+
 async def test_spans_of_a_process_reach_the_collector(tmp_path: Path, collector: Collector):
-    process, port = await started(
+    process, port, metrics = await started(
         tmp_path,
         {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             "OTEL_TRACES_SAMPLER": "parentbased_always_off",
+            "OTEL_BSP_SCHEDULE_DELAY": "50",
         },
     )
     answer = await ask(port)
+    await until_exposed(metrics, 'pointsman_epp_spans_total{outcome="exported"} 9')
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
@@ -154,7 +167,7 @@ async def test_spans_of_a_process_reach_the_collector(tmp_path: Path, collector:
 
 
 async def test_a_process_told_not_to_trace_sends_nothing(tmp_path: Path, collector: Collector):
-    process, port = await started(
+    process, port, _ = await started(
         tmp_path,
         {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}", "OTEL_SDK_DISABLED": "true"},
     )
@@ -166,15 +179,18 @@ async def test_a_process_told_not_to_trace_sends_nothing(tmp_path: Path, collect
 
 
 async def test_a_collector_that_is_away_costs_no_request_and_no_clean_end(tmp_path: Path):
-    process, port = await started(
+    process, port, metrics = await started(
         tmp_path,
         {
             "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             "OTEL_TRACES_SAMPLER": "always_on",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+            "OTEL_BSP_SCHEDULE_DELAY": "50",
         },
     )
     answer = await ask(port)
+    await until_exposed(metrics, 'pointsman_epp_spans_total{outcome="failed"} 9')
     assert "x-gateway-destination-endpoint" in set_headers(answer)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0

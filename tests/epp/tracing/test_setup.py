@@ -120,3 +120,17 @@ def test_a_process_that_does_not_trace_loads_nothing_of_the_sdk():
     code = "import sys, epp.app; print(*(name for name in sys.modules if name.startswith('opentelemetry.')))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("OTEL_BSP_MAX_QUEUE_SIZE", "0"), ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip")],
+)
+def test_settings_that_the_sdk_refuses_are_a_clear_refusal(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as refused:
+        Tracing(TracingSettings("otlp", "grpc", "always_on", 1.0), {})
+    assert refused.value.message.startswith("the exporter refuses its settings: ")
+    assert "mend the OTEL_* variables" in refused.value.message
