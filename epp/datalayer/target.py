@@ -145,8 +145,8 @@ class Target:
         self._connecting: asyncio.Task[None] | None = None
         self._since: float | None = None
         """When the scrape under way began."""
-        self._annotated_at: float | None = None
-        """When attributes were written last; None when there are none."""
+        self._annotated_at = shared.clock() if shared.attributes else None
+        """When attributes were written last; a predecessor's may be there from the start."""
         self._failures = 0
         self._logged_kind = ""
         """The failure that the log speaks of last; empty when it says that all is well."""
