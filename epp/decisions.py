@@ -62,6 +62,8 @@ class DecisionRecord(msgspec.Struct):
     """rejected, natural, client-disconnect or error; empty while the response is awaited."""
     ttft_s: float | None = None
     cached_tokens: int | None = None
+    trace_id: str = ""
+    """Of its spans, in hexadecimal digits; empty when they are not recorded."""
     number: int = 0
     """Rises from record to record of one log."""
 

@@ -179,6 +179,7 @@ class PickerExchange:
         if inference.trace is not None and explain is not None and explain.is_asked(request.headers):
             self._explanation = explain.line(record)
         if spans is not None:
+            record.trace_id = spans.trace_id
             admitted.set_headers.update(spans.propagation)
             spans.decided(inference, admitted.result.endpoints[0].key)
         return self._handler.answer(admitted)
@@ -200,6 +201,8 @@ class PickerExchange:
         if request is None:
             request = self._director.unparsed(http)
         record = self._note(request, perf_counter() - started, None)
+        if spans is not None:
+            record.trace_id = spans.trace_id
         record.error = f"{error.code}: {error.message}"
         record.stage = request.stage
         record.status = error.status
@@ -311,11 +314,13 @@ class PickerExchange:
         summary = self._summary
         summary.cause = ending.value if ending in (Ending.NATURAL, Ending.DISCONNECT) else "error"
         admitted, self._admitted = self._admitted, None
-        if admitted is not None:
-            self._settle(admitted, summary)
         spans, self._spans = self._spans, None
-        if spans is not None:
-            spans.ended(summary)
+        try:
+            if admitted is not None:
+                self._settle(admitted, summary)
+        finally:
+            if spans is not None:
+                spans.ended(summary)
 
     def _settle(self, admitted: Admitted, summary: ResponseSummary) -> None:
         try:

@@ -36,6 +36,7 @@ def describe(record: DecisionRecord) -> dict[str, Any]:
 def _plain(record: DecisionRecord) -> dict[str, Any]:
     return {
         "requestId": record.request_id,
+        "traceId": record.trace_id,
         "decidedAt": record.decided_at,
         "model": record.model,
         "targetModel": record.target_model,

@@ -78,6 +78,8 @@ class RequestSpans(Protocol):
 
     is_recording: bool
     """Whether anything but ``propagation`` is of use."""
+    trace_id: str
+    """In hexadecimal digits, as collectors show it; empty when nothing is recorded."""
     propagation: Mapping[str, str]
     """Headers that make the model server part of the trace."""
 

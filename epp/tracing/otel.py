@@ -121,6 +121,7 @@ class UnrecordedSpans:
     """A trace of which nothing is kept but that it is not to be recorded."""
 
     is_recording = False
+    trace_id = ""
 
     def __init__(self, propagation: Mapping[str, str]) -> None:
         self.propagation = propagation
@@ -144,13 +145,14 @@ class OtelSpans:
     is_recording = True
     __slots__ = (
         "_attributes", "_began_ns", "_counter", "_decided", "_destination", "_scheduling", "_span", "_tracer",
-        "propagation",
+        "propagation", "trace_id",
     )  # fmt: skip
 
     def __init__(self, tracer: Tracer, span: Span) -> None:
         self._tracer = tracer
         self._span = span
         self._began_ns, self._counter = time_ns(), perf_counter()
+        self.trace_id = f"{span.get_span_context().trace_id:032x}"
         self._attributes: Attributes = {}
         self._scheduling = Scheduling((), (), None)
         self._decided = 0.0

@@ -184,6 +184,29 @@ def test_a_request_goes_on_with_its_callers_trace_and_the_model_server_with_ours
     assert {span.context.trace_id for span in rig.spans.values()} == {whole.parent.trace_id}
 
 
+def test_the_record_of_a_decision_names_its_trace(rig: TracedRig):
+    exchange, _ = rig.ask(("x-request-id", "r"), ("traceparent", f"{CALLER}1"))
+    exchange.on_end(Ending.NATURAL)
+    (record,) = rig.decisions.find("r")
+    assert record["traceId"] == "0af7651916cd43dd8448eb211c80319c"
+    unrecorded = TracedRig(sampler=ALWAYS_OFF)
+    unrecorded.ask(("x-request-id", "r"))
+    (record,) = unrecorded.decisions.find("r")
+    assert record["traceId"] == ""
+
+
+def test_a_plugin_that_fails_at_the_end_costs_no_span(rig: TracedRig, monkeypatch: pytest.MonkeyPatch):
+    exchange, _ = rig.ask()
+
+    def fail(*_: object) -> None:
+        raise LookupError("a plugin's defect")
+
+    monkeypatch.setattr(rig.director, "tell_end", fail)
+    with pytest.raises(LookupError):
+        exchange.on_end(Ending.NATURAL)
+    assert "gateway.request" in rig.spans
+
+
 def test_a_caller_that_does_not_record_costs_nothing_and_its_header_passes_as_it_is():
     rig = TracedRig(sampler=ParentBased(ALWAYS_ON))
     exchange, answer = rig.ask(("x-request-id", "r"), ("traceparent", f"{CALLER}0"))
@@ -244,6 +267,8 @@ def test_a_refused_request_says_why():
         "gateway.request", "gateway.request_orchestration", "run_scheduler_profile", "filter_endpoints",
     }  # fmt: skip
     assert rig.spans["run_scheduler_profile"].status.description == problem
+    (record,) = rig.decisions.find("r")
+    assert record["traceId"] == f"{rig.spans['gateway.request'].context.trace_id:032x}"
     assert rig.spans["gateway.request"].status.description == f"ResourceExhausted: {problem}"
     assert attributes(rig.spans["filter_endpoints"])["llm_d.epp.filter.filtered_endpoints"] == 0
     whole = attributes(rig.spans["gateway.request"])
