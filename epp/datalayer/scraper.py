@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from dataplane.clock import SYSTEM_CLOCK, Clock
+from epp.datalayer.certificates import follow_certificates
 from epp.datalayer.target import ErrorCounter, Shared, Target
 from epp.datalayer.wheel import Wheel
 from epp.interfaces.attributes import ENGINE_METRICS
-from epp.interfaces.data_layer import DataSource
+from epp.interfaces.data_layer import CertificateFollower, DataSource
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,12 @@ class Scraper:
         self._targets: dict[Endpoint, list[Target]] = {}
         self._wheels: list[tuple[Shared, Wheel[Target]]] = []
         self._sweeper: asyncio.TimerHandle | None = None
+        self._followed = [
+            source
+            for source in sources
+            if isinstance(source, CertificateFollower) and source.certificate_files
+        ]
+        self._renewal: asyncio.Task[None] | None = None
         rng = rng or random.Random()  # noqa: S311  # spreads retries, keeps no secret
         self.staleness_s = staleness_s
         """Age at which a row stops being trusted."""
@@ -79,6 +86,10 @@ class Scraper:
             wheel.start()
         if self._wheels:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        if self._followed:
+            self._renewal = asyncio.get_running_loop().create_task(
+                follow_certificates(self._followed), name="scraping-certificates"
+            )
 
     def stop(self) -> None:
         """Close every connection and timer."""
@@ -87,6 +98,9 @@ class Scraper:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         for endpoint in list(self._targets):
             self.on_endpoint_removed(endpoint)
 

@@ -285,6 +285,7 @@ class Target:
 
     def _connect(self) -> None:
         self._disconnect()
+        self._tls = self._shared.source.tls(self.endpoint)  # certificates may have been renewed
         self._connecting = asyncio.get_running_loop().create_task(self._connect_and_ask())
 
     async def _connect_and_ask(self) -> None:

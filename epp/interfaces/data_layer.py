@@ -103,6 +103,20 @@ class DataSource(Protocol):
 
 
 @runtime_checkable
+class CertificateFollower(Protocol):
+    """A data source whose certificates may be renewed while it is in use."""
+
+    @property
+    def certificate_files(self) -> Sequence[str]:
+        """The files; without any nobody asks for a renewal."""
+        ...
+
+    def renew_certificates(self) -> bool:
+        """Read changed files again; whether there were any. Blocks. ``ConfigError``: the old ones stay."""
+        ...
+
+
+@runtime_checkable
 class EndpointExtractor(Protocol):
     """Derives endpoint attributes from what discovery says; asked when an endpoint comes or is relabelled."""
 

@@ -1,40 +1,31 @@
 """What all data sources have in common that are polled per endpoint over HTTP or HTTPS.
 
 A source says where, how and how often; the scraper does the fetching, with its limits on time, header and
-body. Certificates are read once, when the plugin is built, so that a wrong path is an error of the
-configuration and not of the first poll.
+body. Certificates are read when the plugin is built, so that a wrong path is an error of the configuration
+and not of the first poll, and again when their files have changed.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar
 
 from dataplane.errors import ConfigError
-from dataplane.plugin.base import PluginParams, TypedName
+from dataplane.plugin.base import TypedName
 from dataplane.units import parse_duration
 from epp.interfaces.data_layer import Extractor
 from epp.interfaces.endpoint import Endpoint
+from epp.plugins.client_tls import TlsParams, client_tls
 
 PROMETHEUS_TEXT = "prometheus-text"
 """Payload of sources that deliver a Prometheus text."""
 PROMETHEUS_MEDIA_TYPE = "text/plain;version=0.0.4"
 
 
-class HttpSourceParams(PluginParams, frozen=True):
+class HttpSourceParams(TlsParams, frozen=True):
     """Parameters that all of them have."""
 
-    scheme: Literal["http", "https"] = "http"
-    """Protocol of the port that is polled."""
-    insecure_skip_verify: bool = True
-    """With https: accept any server certificate."""
-    ca_cert_path: str = ""
-    """With https: PEM file of the authorities to trust; empty = the system's."""
-    client_cert_path: str = ""
-    """With https: PEM file of the certificate to present."""
-    client_key_path: str = ""
-    """With https: PEM file of that certificate's key."""
     interval: str = "0s"
     """Time between two polls of an endpoint, such as 200ms; 0s = as often as makes sense."""
 
@@ -54,11 +45,20 @@ class HttpSource:
         self.extractors: Sequence[Extractor] = ()
         self.warnings: list[str] = []
         self.interval_s = self._interval(params.interval)
-        self._tls = _context(params)
+        self._client_tls = client_tls(params)
 
     def tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         """Context for https, None for http."""
-        return self._tls
+        return None if self._client_tls is None else self._client_tls.context
+
+    @property
+    def certificate_files(self) -> Sequence[str]:
+        """Files that are read again when they change."""
+        return () if self._client_tls is None else self._client_tls.files
+
+    def renew_certificates(self) -> bool:
+        """Read changed files again; whether there were any. Blocks. ``ConfigError``: the old ones stay."""
+        return self._client_tls is not None and self._client_tls.renew()
 
     def bind(self, extractors: Sequence[Extractor]) -> None:
         """Feed these extractors."""
@@ -100,52 +100,3 @@ def _checked_interval(text: str) -> float:
             f"{text!r} is negative; use 0s for the refresh interval of the process", path="interval"
         )
     return interval_s
-
-
-def _context(params: HttpSourceParams) -> ssl.SSLContext | None:
-    tls_fields = {
-        "caCertPath": params.ca_cert_path,
-        "clientCertPath": params.client_cert_path,
-        "clientKeyPath": params.client_key_path,
-    }
-    if params.scheme == "http":
-        for field, value in tls_fields.items():
-            if value:
-                raise ConfigError(
-                    "has no effect with scheme http; set scheme: https or remove it", path=field
-                )
-        return None
-    return https_context(params)
-
-
-def https_context(params: HttpSourceParams) -> ssl.SSLContext:
-    """How to connect by https. ``ConfigError`` when a certificate cannot be had."""
-    context = ssl.create_default_context()
-    if params.ca_cert_path:
-        _load(lambda: context.load_verify_locations(params.ca_cert_path), "caCertPath", params.ca_cert_path)
-    if params.insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if bool(params.client_cert_path) != bool(params.client_key_path):
-        absent = "clientKeyPath" if params.client_cert_path else "clientCertPath"
-        raise ConfigError(
-            "clientCertPath and clientKeyPath belong together; give both or neither", path=absent
-        )
-    if params.client_cert_path:
-        _load(
-            lambda: context.load_cert_chain(params.client_cert_path, params.client_key_path),
-            "clientCertPath",
-            params.client_cert_path,
-        )
-    return context
-
-
-def _load(load: Callable[[], None], field: str, file: str) -> None:
-    """Run ``load``; ``ConfigError`` at ``field`` when ``file`` cannot be read or holds something else."""
-    try:
-        load()
-    except ssl.SSLError as error:
-        what = error.reason or str(error)
-        raise ConfigError(f"{file} does not hold what it should in PEM form ({what})", path=field) from error
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read ({error.strerror or error})", path=field) from error

@@ -9,7 +9,8 @@ from dataplane.addresses import host_port
 from dataplane.plugin.base import PluginInfo, Stability, TypedName
 from epp.interfaces.endpoint import Endpoint
 from epp.interfaces.handle import Handle
-from epp.plugins.http_source import HttpSource, HttpSourceParams, checked_port, https_context
+from epp.plugins.client_tls import ClientTls
+from epp.plugins.http_source import HttpSource, HttpSourceParams, checked_port
 
 
 class ModelServerMetricsParams(HttpSourceParams, frozen=True):
@@ -30,7 +31,6 @@ class ModelServerMetricsSource(HttpSource):
         super().__init__(name, params, params.path)
         self._port = checked_port(params.port, "the endpoint's")
         self._params = params
-        self._https = self._tls
 
     def authority(self, endpoint: Endpoint) -> str:
         """``host:port`` of the endpoint's metrics: what discovery says of it precedes ``port``."""
@@ -43,6 +43,6 @@ class ModelServerMetricsSource(HttpSource):
         """Context for https, None for http: what discovery says of the endpoint precedes ``scheme``."""
         if (endpoint.spec.metrics_scheme or self.scheme) == "http":
             return None
-        if self._https is None:
-            self._https = https_context(self._params)
-        return self._https
+        if self._client_tls is None:
+            self._client_tls = ClientTls(self._params)
+        return self._client_tls.context

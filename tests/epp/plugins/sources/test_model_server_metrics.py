@@ -1,25 +1,21 @@
 """Where the metrics of an endpoint are, and which settings are refused."""
 
 import asyncio
-import datetime
-import ipaddress
 import ssl
 from pathlib import Path
 
 import msgspec
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import TypedName
-from epp.interfaces.data_layer import DataSource
+from epp.datalayer import certificates
+from epp.interfaces.data_layer import CertificateFollower, DataSource
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.plugins.sources.model_server_metrics import ModelServerMetricsParams, ModelServerMetricsSource
 from tests.epp.datalayer.model_server import Fleet, answer, page, until
+from tests.support.certificates import write_certificate
 
 
 def source(**params: object) -> ModelServerMetricsSource:
@@ -38,7 +34,8 @@ def test_defaults_are_those_of_the_field():
     assert (plugin.scheme, plugin.path, plugin.interval_s) == ("http", "/metrics", 0.0)
     assert plugin.tls(endpoint()) is None
     assert isinstance(plugin, DataSource)
-    assert plugin.payload == "prometheus-text"
+    assert isinstance(plugin, CertificateFollower)
+    assert (plugin.payload, plugin.certificate_files) == ("prometheus-text", ())
 
 
 @pytest.mark.parametrize(
@@ -109,28 +106,7 @@ def test_another_scheme_is_refused():
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A self-signed certificate for 127.0.0.1 and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "model server")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(address, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "tls.crt", folder / "tls.key"
-    cert_file.write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    key_file.write_bytes(key.private_bytes(*form))
-    return cert_file, key_file
+    return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
@@ -201,3 +177,23 @@ async def test_http_asked_of_an_https_port_fails_with_the_way_out(
         await until(lambda: fleet.errors.poll >= 1)
         assert "; " in fleet.scraper.problem(row)
         assert fleet.scrapes(row) == 0
+
+
+async def test_a_renewed_client_certificate_is_used_by_the_next_connection(
+    certificate: tuple[Path, Path],
+    server_tls: ssl.SSLContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.setattr(certificates, "LOOK_S", 0.02)
+    cert, key = write_certificate(tmp_path)
+    async with Fleet(scheme="https", client_cert_path=str(cert), client_key_path=str(key)) as fleet:
+        row = fleet.add(await fleet.serve(answer(page()), server_tls))
+        await until(lambda: fleet.errors.poll >= 2)
+        assert fleet.scrapes(row) == 0
+        cert.write_text("nonsense")
+        await until(lambda: "its new certificates are not used, those there are stay" in caplog.text)
+        for new, old in zip(certificate, (cert, key), strict=True):
+            old.write_bytes(new.read_bytes())
+        await until(lambda: fleet.scrapes(row) >= 1)
