@@ -189,7 +189,7 @@ class Director:
         request.stage = "scheduling"
         try:
             result = self._schedule(request, candidates)
-        except ResourceExhaustedError as error:
+        except (ResourceExhaustedError, ServiceUnavailableError) as error:
             candidates = self._prepare_among_all(request, hint, error)
             request.stage = "scheduling"
             result = self._schedule(request, candidates)

@@ -77,8 +77,8 @@ class RequestHeaderProcessor(Protocol):
 class Screener(Protocol):
     """Narrows the candidates before anything is computed for them or a profile sees them.
 
-    Each screener is given the full set, and what all of them keep remains; nobody left is 503. It may keep
-    state, so it is asked exactly once per request.
+    Each screener is given the full set, and what all of them keep remains; nobody left is 503. A request is
+    screened once, and once more when nobody was found and ejected endpoints are to be used after all.
     """
 
     def screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates: ...

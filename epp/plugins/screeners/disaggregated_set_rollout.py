@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from dataplane.errors import ConfigError
-from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
+from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.endpoint import Candidates, Endpoint, EndpointSpec, Slots
 from epp.interfaces.handle import Handle
 from epp.interfaces.numbers import Histogram
@@ -133,6 +133,7 @@ class RolloutScreener:
             if s.mode == "strict"
         ]
         self._unmatched = {name: 0 for name, _, _ in self._strict}
+        self._missed: DataKey[str] = DataKey("UnmatchedSelector", name.name)
         gating = params.revision_gating
         self._mode = gating.mode
         self._roles = list(gating.roles)
@@ -160,9 +161,15 @@ class RolloutScreener:
             if wanted:
                 candidates = labels.kept(candidates, wanted)
                 if not len(candidates):
-                    self._unmatched[name] += 1
+                    self._count_unmatched(request, name)
                     return candidates
         return candidates if self._mode == "disabled" else self._one_revision(candidates)
+
+    def _count_unmatched(self, request: InferenceRequest, selector: str) -> None:
+        """Once per request, which may be screened again with ejected endpoints."""
+        if request.get(self._missed) is None:
+            request.put(self._missed, selector)
+            self._unmatched[selector] += 1
 
     def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
         """The label that a strict header wanted otherwise, else the revision."""
@@ -181,21 +188,27 @@ class RolloutScreener:
         here = np.zeros(self._table.capacity, dtype=np.bool_)
         here[candidates.slots] = True
         slots = self._revisions.by_value
-        shares = {r: share for r, share in self.shares().items() if share and here[slots[r]].any()}
+        table = self._table
+        ejected_too = bool(table.barred) and bool(table.ejected[candidates.slots].any())
+        every = self.shares(ejected_too=ejected_too)
+        shares = {r: share for r, share in every.items() if share and here[slots[r]].any()}
         if not shares:
             return candidates.where(np.zeros(len(candidates), dtype=np.bool_))
         (revision,) = self._rng.choices(list(shares), list(shares.values()))
         return self._revisions.kept(candidates, revision)
 
-    def shares(self) -> Mapping[str, float]:
-        """Revision -> its share of the requests; 0 = a required role has no endpoint that is there."""
+    def shares(self, *, ejected_too: bool = False) -> Mapping[str, float]:
+        """Revision -> its share of the requests; 0 = a required role has no endpoint that is there.
+
+        Ejected endpoints are not, except where a request may be given one of them.
+        """
         slots = self._revisions.by_value
         if self._read is not slots:
             self._members = self._by_role(slots)
             self._all_present = self._weighed({r: [len(s) for s in m] for r, m in self._members.items()})
             self._read = slots
         pool = self._table.all()
-        present = pool.present()
+        present = pool.present(ejected_too=ejected_too)
         if present is pool:
             return self._all_present
         there = np.zeros(self._table.capacity, dtype=np.bool_)

@@ -170,6 +170,12 @@ def test_a_required_prefill_that_finds_nobody_is_503(stages: str):
     assert path.table.inflight.sum() == 0
 
 
+def test_a_required_prefill_is_given_an_ejected_endpoint_rather_than_none():
+    path = rig(f"{{onNoPrefill: fail, deciders: {ALWAYS}}}", ("decode", "prefill"))
+    path.table.eject(1)
+    assert stage_headers(path.ask()[1]) == {"x-prefiller-host-port": PREFILL}
+
+
 def test_a_required_prefill_is_not_asked_of_requests_that_need_none():
     stages = "onNoPrefill: fail, deciders: {prefill: prefix-based-pd-decider}"
     path = rig(f"{{{stages}}}", ("decode",))

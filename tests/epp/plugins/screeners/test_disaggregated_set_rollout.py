@@ -16,7 +16,7 @@ from epp.interfaces.request import InferenceRequest
 from epp.plugins.screeners.disaggregated_set_rollout import NO_MATCH, SHARE, RolloutScreener
 from tests.support.labelled import labelled_table, names
 from tests.support.pool import make_plugin, make_request, make_table
-from tests.support.request_path import Rig, graph_of, response, set_headers
+from tests.support.request_path import Rig, destination, graph_of, response, set_headers
 
 SET, REVISION, ROLE = (f"disaggregatedset.x-k8s.io/{name}" for name in ("name", "revision", "role"))
 SLICE = "disaggregatedset.x-k8s.io/slice"
@@ -194,6 +194,20 @@ def test_an_unmatched_header_is_503():
     with pytest.raises(ServiceUnavailableError, match="screeners eliminated all endpoint candidates"):
         rig.ask(("x-revision", "c"))
     assert rig.table.inflight.sum() == 0
+    rig.table.eject(0)
+    with pytest.raises(ServiceUnavailableError):
+        rig.ask(("x-revision", "c"))
+    screener = rig.graph.screeners[0]
+    assert series(screener, NO_MATCH) == {("revision",): 2}
+
+
+def test_a_revision_that_is_complete_with_ejected_endpoints_only_is_better_than_none():
+    rig = Rig(plugins(), rollout(a=(1, 2)))
+    rig.table.eject(0)
+    assert destination(rig.ask()[1]) in {f"10.0.0.{number}:8000" for number in (1, 2, 3)}
+    rig = Rig(plugins(), rollout(a=(1, 1), b=(1, 1)))
+    rig.table.eject(0)
+    assert {destination(rig.ask()[1]) for _ in range(20)} <= {"10.0.0.3:8000", "10.0.0.4:8000"}
 
 
 def test_a_set_without_a_complete_revision_is_503():
