@@ -296,6 +296,7 @@ class Picker:
             log.info("plugin %s comes from the installed package %s", plugin_type, package)
         try:
             await self.current.discovery.load()
+            self.guard.settle()
             if self.object_files is not None:
                 await self.object_files.load()
             await self.admin.start()

@@ -138,6 +138,10 @@ class Guard:
         if self.slow_start.policy.enabled:
             self._table.warm_up(endpoint.slot, self._clock())
 
+    def settle(self) -> None:
+        """The endpoints a picker finds when it starts are not new to the world, only to it."""
+        self.slow_start.settle()
+
     def on_endpoint_removed(self, endpoint: Endpoint) -> None:
         """Its past leaves with it."""
         self.ejector.forget(endpoint, self._clock())

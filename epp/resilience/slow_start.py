@@ -29,6 +29,9 @@ from epp.interfaces.scheduling import ScorerTrace
 TRACE_NAME: Final = "slow-start"
 """Under which name the deduction is shown among the scorers of a decision."""
 
+SWEEP_S: Final = 0.1
+"""How often it is looked who is warm; one whose window is over has its full share anyway."""
+
 TIE: Final = 1e-9
 """What is deducted so that a tie is lost."""
 
@@ -42,6 +45,7 @@ class SlowStart:
         self.policy = policy
         self.now = 0.0
         """Time of the present decision."""
+        self._swept = 0.0
 
     def configure(self, policy: SlowStartSpec, now: float) -> None:
         """Warm up by another policy from now on."""
@@ -51,7 +55,13 @@ class SlowStart:
     def tick(self, now: float) -> None:
         """A decision begins; endpoints whose window is over are warm."""
         self.now = now
-        self._table.warmed_up(now - self.policy.window)
+        if now - self._swept >= SWEEP_S:
+            self._swept = now
+            self._table.warmed_up(now - self.policy.window)
+
+    def settle(self) -> None:
+        """All endpoints known by now are warm: a picker that starts cannot tell how long they have run."""
+        self._table.warmed_up(np.inf)
 
     def share(self, slots: Slots | int, now: float) -> Floats:
         """Part of the full credit of endpoints in these slots, at most 1."""

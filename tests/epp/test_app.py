@@ -149,6 +149,21 @@ async def test_another_endpoints_file_takes_the_place_of_the_first(site: Site, t
     assert picker.table.inflight.sum() == 0
 
 
+async def test_endpoints_found_at_the_start_are_warm_and_later_ones_are_not(
+    site: Site, tmp_path: Path
+) -> None:
+    assert site.picker.table.warming == 0
+    other = tmp_path / "other.yaml"
+    write_endpoints(other, 3, 4)
+    site.write(queue=2, endpoints=other)
+    assert await site.picker.reloader.reload() == []
+    table = site.picker.table
+    assert {e.key: table.warm_since[e.slot] > 0 for e in table.all().endpoints} == {
+        "127.0.0.1:3": False,
+        "127.0.0.1:4": True,
+    }
+
+
 async def test_an_endpoints_file_that_is_not_there_is_refused(site: Site, tmp_path: Path) -> None:
     picker = site.picker
     before = picker.current
