@@ -51,6 +51,14 @@ class ConditionalDecode:
             keys[name.name in configured] += own
         self._keys = keys[True] or keys[False]
 
+    def match(self, request: InferenceRequest) -> PrefixMatch | None:
+        """What the first of the producers that has something to say knows of the prompt."""
+        for key in self._keys:
+            match = request.get(key)
+            if match is not None:
+                return match
+        return None
+
     def check(self, request: InferenceRequest, result: SchedulingResult) -> None:
         """``PreconditionFailedError`` when the destination is not known to hold any block of the prompt."""
         endpoint = result.endpoints[0]

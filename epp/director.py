@@ -118,6 +118,8 @@ class Director:
             for p in graph.request_header_processors
         ]
         self._conditional = ConditionalDecode(graph)
+        self.prefix_match = self._conditional.match
+        """What the configuration's prefix producer knows of a request's prompt."""
         self._screeners = [(p.screen, recorder(timings, "Screener", p)) for p in graph.screeners]
         self._admitters = [(p.admit, recorder(timings, "Admitter", p)) for p in graph.admitters]
         self._response_headers = [

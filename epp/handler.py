@@ -28,7 +28,6 @@ from dataplane.headers import (
 from epp.decisions import DecisionLog, DecisionRecord
 from epp.director import Admitted, Director
 from epp.explain.policy import ExplainPolicy
-from epp.interfaces.attributes import PREFIX_MATCH
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.request_control import ResponseReader
 from epp.interfaces.spans import RequestSpans, RequestTracer
@@ -210,7 +209,7 @@ class PickerExchange:
         return record
 
     def _note(self, request: InferenceRequest, duration: float, admitted: Admitted | None) -> DecisionRecord:
-        match = request.attributes.get(PREFIX_MATCH)
+        match = self._director.prefix_match(request)
         record = self._record = DecisionRecord(
             request_id=request.request_id,
             decided_at=0.0,

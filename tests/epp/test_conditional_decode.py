@@ -7,6 +7,7 @@ import pytest
 from dataplane.errors import PreconditionFailedError
 from dataplane.extproc.exchange import Ending, HttpRequest
 from dataplane.headers import Headers
+from epp.assembly import prefix_indexes
 from epp.conditional_decode import wants_only_cached
 from tests.support.pool import make_table
 from tests.support.request_path import Rig, destination, response
@@ -110,3 +111,17 @@ def test_where_nothing_is_known_nothing_is_available():
         with pytest.raises(PreconditionFailedError):
             ask(rig, "if-available", prompt=b"short")
         serve(rig, prompt=b"short")
+
+
+@pytest.mark.parametrize("plugins", [DEFAULT, NAMED, CREATED_BESIDE], ids=["default", "named", "both"])
+def test_records_and_metrics_speak_of_the_same_producer(plugins: str):
+    rig = Rig(plugins, make_table(4))
+    rig.metrics.watch_prefix_indexes(prefix_indexes(rig.graph))
+    for _ in range(2):
+        serve(rig)
+    newest, oldest = rig.decisions.recent()
+    assert (oldest["prefix"]["matchedBlocks"], newest["prefix"]["matchedBlocks"]) == (0, 2)
+    name = "approx-prefix-cache-producer" if plugins is DEFAULT else "mine"
+    exposed = "".join(rig.metrics.numbers.expose())
+    labels = f'{{plugin_name="{name}",plugin_type="approx-prefix-cache-producer"}}'
+    assert f"llm_d_epp_prefix_indexer_hit_ratio_count{labels} 2" in exposed
