@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from dataplane.plugin.base import DataKey
 from epp.interfaces.data_layer import Measurements
 from epp.interfaces.endpoint import Endpoint, EndpointTable
+
+
+def refuse_undeclared(
+    attributes: Mapping[DataKey[Any], Any] | None, declared: AbstractSet[DataKey[Any]]
+) -> None:
+    """``ValueError`` for attributes that their producer does not declare: nobody would ever drop them."""
+    if attributes is not None and not attributes.keys() <= declared:
+        names = ", ".join(sorted(map(str, attributes.keys() - declared)))
+        raise ValueError(f"{names} is not among what it declares to produce")
 
 
 def apply(table: EndpointTable, endpoint: Endpoint, found: Measurements) -> bool:

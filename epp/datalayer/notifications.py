@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from epp.datalayer.measure import refuse_undeclared
 from epp.interfaces.data_layer import EndpointExtractor
 from epp.interfaces.endpoint import Endpoint, EndpointTable
 
@@ -32,7 +33,9 @@ class EndpointNotifier:
         """Derive the attributes of one endpoint."""
         for extractor in self._extractors:
             try:
-                for key, value in extractor.extract(endpoint.spec).items():
+                attributes = extractor.extract(endpoint.spec)
+                refuse_undeclared(attributes, frozenset(extractor.produces))
+                for key, value in attributes.items():
                     self._table.annotate(endpoint, key, value)
             except Exception:  # an extractor may come from outside; its defect must not stop discovery
                 log.exception("%s failed on endpoint %s", extractor.name, endpoint.spec.id)

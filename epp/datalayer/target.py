@@ -15,14 +15,16 @@ import logging
 import random
 import ssl
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dataplane.addresses import split_host_port
 from dataplane.clock import Clock
+from dataplane.plugin.base import DataKey
 from epp.datalayer.connection import ScrapeConnection
 from epp.datalayer.http_response import ScrapeError
-from epp.datalayer.measure import apply
+from epp.datalayer.measure import apply, refuse_undeclared
 from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.data_layer import DataSource, Measurements, UnreadablePageError
 from epp.interfaces.endpoint import Endpoint, EndpointTable
@@ -214,17 +216,19 @@ class Target:
             return
         began = perf_counter()
         fresh, complaint = False, ""
-        for kind, read in self._readers:
+        for kind, declared, read in self._readers:
             found = Measurements()
             try:
                 found = read(body)
+                refuse_undeclared(found.attributes, declared)
                 fresh |= apply(table, endpoint, found)
             except UnreadablePageError as error:
                 complaint = f"{kind} cannot read the answer: {error}"
                 shared.errors.extract_error(shared.source.name.type, kind)
             except Exception:  # an extractor may come from outside; its defect must not stop the scraping
-                log.exception("%s failed on the answer of %s", kind, endpoint.spec.id)
                 complaint = f"{kind} failed on the answer"
+                if complaint not in self.problem:
+                    log.exception("%s failed on the answer of %s", kind, endpoint.spec.id)
                 shared.errors.extract_error(shared.source.name.type, kind)
             if found.attributes is not None:
                 self._annotated_at = shared.clock()
@@ -270,8 +274,9 @@ class Target:
             f"GET {source.path} HTTP/1.1\r\nHost: {authority}\r\n"
             f"Accept: {source.accept}\r\nAccept-Encoding: identity\r\nUser-Agent: pointsman-epp\r\n\r\n"
         ).encode()
-        self._readers: list[tuple[str, Reader]] = [
-            (extractor.name.type, extractor.reader(self.endpoint)) for extractor in source.extractors
+        self._readers: list[tuple[str, AbstractSet[DataKey[Any]], Reader]] = [
+            (extractor.name.type, frozenset(extractor.produces), extractor.reader(self.endpoint))
+            for extractor in source.extractors
         ]
 
     def _ask(self, connection: ScrapeConnection) -> None:

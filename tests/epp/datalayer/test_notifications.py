@@ -1,7 +1,7 @@
 """Attributes derived from what discovery says."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ class Painter:
     """Takes the colour from a label."""
 
     name = TypedName("painter", "painter")
-    produces = (COLOUR,)
+    produces: Sequence[DataKey[Any]] = (COLOUR,)
 
     def extract(self, spec: EndpointSpec) -> Mapping[DataKey[Any], Any]:
         if spec.labels.get("colour") == "none":
@@ -75,3 +75,13 @@ def test_a_failing_extractor_stops_nobody(caplog: pytest.LogCaptureFixture):
         EndpointNotifier(table, [Painter()]).refresh()
     assert table.attributes.get(second.slot, COLOUR) == "red"
     assert [record.getMessage() for record in caplog.records] == ["painter failed on endpoint default/a"]
+
+
+def test_an_attribute_that_is_not_declared_is_dropped(caplog: pytest.LogCaptureFixture):
+    table = EndpointTable()
+    endpoint = table.add(spec("a", 1, colour="red"))
+    painter = Painter()
+    painter.produces = ()
+    EndpointNotifier(table, [painter]).refresh()
+    assert table.attributes.of(endpoint.slot) == {}
+    assert "Colour/painter is not among what it declares to produce" in caplog.text

@@ -1,7 +1,7 @@
 """Attributes that scrapes leave on endpoints, and several sources beside one another."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -24,7 +24,7 @@ class Thermometer:
 
     name = TypedName("thermometer", "thermometer")
     expects: ClassVar[str] = "prometheus-text"
-    produces = (HEAT,)
+    produces: Sequence[DataKey[Any]] = (HEAT,)
 
     def reader(self, endpoint: Endpoint) -> Callable[[bytes], Measurements]:
         return lambda body: Measurements(attributes={HEAT: _number(body)})
@@ -152,3 +152,25 @@ async def test_an_attribute_that_the_next_scrapes_engine_does_not_have_is_droppe
         await pool.heat.start()
         pool.table.relabel("default/a", spec)
         await until(lambda: pool.heat_of(pool.endpoint) is None)
+
+
+async def test_an_attribute_that_is_not_declared_is_dropped_and_said_once(caplog: pytest.LogCaptureFixture):
+    table = EndpointTable()
+    server = ModelServer(answer(b"21"))
+    await server.start()
+    thermometer = Thermometer()
+    thermometer.produces = ()
+    scraper = Scraper(table, [source("heat", thermometer)], Errors(), base_interval_s=0.01, staleness_s=60.0)
+    row = table.add(EndpointSpec("a", "default", "127.0.0.1", server.port))
+    scraper.start()
+    try:
+        await until(lambda: len(server.requests) > 4)
+        assert table.attributes.of(row.slot) == {}
+        assert scraper.problem(row).startswith("heat (metrics-data-source): thermometer failed on the answer")
+        failures = [record for record in caplog.records if record.exc_info]
+        assert [str(record.exc_info[1]) for record in failures if record.exc_info] == [
+            "Heat/thermometer is not among what it declares to produce"
+        ]
+    finally:
+        scraper.stop()
+        await server.stop()
