@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import os
 import re
@@ -11,17 +10,11 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import grpc.aio
 import pytest
-from aiohttp import web
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
 
 from tests.support.black_box import (
     ANSWERED,
@@ -30,48 +23,12 @@ from tests.support.black_box import (
     request_headers,
     set_headers,
 )
+from tests.support.collector import Collector
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 CALLER = f"00-{TRACE_ID}-b7ad6b7169203331-01"
-
-
-class Collector:
-    """An OTLP/HTTP receiver of traces."""
-
-    def __init__(self) -> None:
-        self.spans: list[tuple[str, Any]] = []
-        """Service name and span."""
-        self.port = 0
-        self._runner: web.AppRunner | None = None
-
-    async def start(self) -> None:
-        app = web.Application()
-        app.router.add_post("/v1/traces", self._take)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
-
-    async def stop(self) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    async def _take(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        if body[:2] == b"\x1f\x8b":
-            body = gzip.decompress(body)
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            (service,) = (
-                each.value.string_value for each in resource.resource.attributes if each.key == "service.name"
-            )
-            for scope in resource.scope_spans:
-                self.spans += [(service, span) for span in scope.spans]
-        return web.Response(
-            body=ExportTraceServiceResponse().SerializeToString(), content_type="application/x-protobuf"
-        )
 
 
 @pytest.fixture
