@@ -11,7 +11,8 @@ inherits them. Written and read on the thread that owns the table.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import count
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -29,18 +30,22 @@ MAX_KEYS: Final = 256
 class ObjectColumn:
     """Values that are no numbers, by slot."""
 
-    __slots__ = ("values", "version")
+    __slots__ = ("_changes", "values", "version")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, changes: Iterator[int]) -> None:
+        self._changes = changes
         self.values: list[Any] = [None] * capacity
-        self.version = 0
-        """Rises with every change; what is derived from the values is valid for one version."""
+        self.version = next(changes)
+        """Rises with every change; what is derived from the values is valid for one version.
+
+        Columns of one table never have the same version, one that takes another's place included.
+        """
 
     def set(self, slot: int, value: Any) -> None:
         """Replace one value; None = absent."""
         if self.values[slot] != value:
             self.values[slot] = value
-            self.version += 1
+            self.version = next(self._changes)
 
 
 class EndpointAttributes:
@@ -50,6 +55,7 @@ class EndpointAttributes:
         self._capacity = capacity
         self._numbers: dict[DataKey[Any], Floats] = {}
         self._objects: dict[DataKey[Any], ObjectColumn] = {}
+        self._changes = count(1)
 
     def numbers(self, key: DataKey[float]) -> Floats | None:
         """The column of a number by slot, NaN where it is absent; None when nobody has written it."""
@@ -103,7 +109,7 @@ class EndpointAttributes:
         if is_number:
             self._numbers[key] = np.full(self._capacity, math.nan)
             return self._numbers[key]
-        self._objects[key] = ObjectColumn(self._capacity)
+        self._objects[key] = ObjectColumn(self._capacity, self._changes)
         return None
 
     def retain(self, keys: Collection[DataKey[Any]]) -> None:
