@@ -59,14 +59,7 @@ class AdapterIndex:
             self._rebuild()
         self._refresh()
         by_count = heapq.nlargest(MAX_DUMPED, self._holders.items(), key=lambda item: len(item[1]))
-        adapters = (
-            {
-                "adapter": adapter,
-                "running": sum(score == RUNNING_SCORE for score in holders.values()),
-                "waiting": sum(score == WAITING_SCORE for score in holders.values()),
-            }
-            for adapter, holders in by_count
-        )
+        adapters = ({"adapter": adapter, "endpoints": len(holders)} for adapter, holders in by_count)
         return listing("adapters", adapters, len(self._holders))
 
     def _rebuild(self) -> None:

@@ -122,8 +122,5 @@ def test_its_state_is_the_adapters_most_widespread_first():
     report(table, 1, running="a", most=2)
     report(table, 2, waiting="a", most=2)
     shown = make_plugin(LoraAffinityScorer, table).dump_state()
-    assert shown["adapters"] == [
-        {"adapter": "a", "running": 2, "waiting": 1},
-        {"adapter": "b", "running": 0, "waiting": 1},
-    ]
+    assert shown["adapters"] == [{"adapter": "a", "endpoints": 3}, {"adapter": "b", "endpoints": 1}]
     assert (shown["totalAdapters"], shown["leftOut"]) == (2, 0)
