@@ -63,6 +63,7 @@ class Scraper:
         self.staleness_s = staleness_s
         """Age at which a row stops being trusted."""
         ledger = next((source for source in sources if _measures_load(source)), None)
+        self._measures_load = ledger is not None
         for source in sources:
             interval_s = max(base_interval_s, source.interval_s)
             is_ledger = source is ledger
@@ -79,6 +80,8 @@ class Scraper:
 
     def start(self) -> None:
         """Begin scraping, on the running event loop; endpoints that are in the table already included."""
+        if not self._measures_load:
+            self._forget_measurements()
         for endpoint in self._table.all().endpoints:
             if endpoint not in self._targets:
                 self.on_endpoint_added(endpoint)
@@ -90,6 +93,13 @@ class Scraper:
             self._renewal = asyncio.get_running_loop().create_task(
                 follow_certificates(self._followed), name="scraping-certificates"
             )
+
+    def _forget_measurements(self) -> None:
+        """Nobody renews what an earlier scraper has found out: it is neither fresh nor is anybody gone."""
+        now = self._clock()
+        for endpoint in self._table.all().endpoints:
+            self._table.distrust(endpoint.slot)
+            self._table.reached(endpoint.slot, now)
 
     def stop(self) -> None:
         """Close every connection and timer."""

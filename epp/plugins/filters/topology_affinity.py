@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.attributes import TOPOLOGY
-from epp.interfaces.endpoint import Candidates
+from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.plugins.nearness import LEVELS, Nearness
@@ -45,3 +45,11 @@ class TopologyAffinityFilter:
             return candidates
         keep = nearest <= self._farthest
         return candidates.where(keep) if keep.any() else candidates
+
+    def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
+        """What it has in common with the earlier stage."""
+        nearest = self._nearness.of(request, candidates.where(candidates.slots == endpoint.slot))
+        shared = (
+            "nothing" if nearest is None or nearest[0] == len(LEVELS) else f"the {LEVELS[nearest[0]]} only"
+        )
+        return f"has {shared} in common with the earlier stage"

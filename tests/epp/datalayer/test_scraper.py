@@ -410,6 +410,20 @@ async def test_without_sources_nothing_is_scraped():
     scraper.stop()
 
 
+async def test_without_a_source_of_load_nobody_stays_fresh_or_gone():
+    table = EndpointTable()
+    fresh = table.add(EndpointSpec("a", "default", "127.0.0.1", 1))
+    gone = table.add(EndpointSpec("b", "default", "127.0.0.1", 2))
+    table.begin_scrape(fresh.slot)
+    table.end_scrape(fresh.slot, 0.0)
+    table.distrust(gone.slot, gone=True)
+    assert (table.stale, table.absent) == (1, 1)
+    scraper = Scraper(table, [], CountedErrors(), base_interval_s=0.01, staleness_s=2.0)
+    scraper.start()
+    scraper.stop()
+    assert (table.stale, table.absent) == (2, 0)
+
+
 async def test_endpoints_already_in_the_table_are_scraped_from_the_start():
     async with Fleet() as fleet:
         server = await fleet.serve(answer(page()))

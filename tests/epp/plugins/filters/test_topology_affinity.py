@@ -53,6 +53,17 @@ def test_everybody_stays_without_a_peer_and_when_nobody_is_near_enough():
     assert plugin.filter(request, table.all()) is table.all()
 
 
+def test_the_reason_tells_what_there_is_in_common():
+    table, request = pool(), make_request()
+    request.put(PEER_ENDPOINT, table.all().endpoint(0))
+    plugin = make_plugin(TopologyAffinityFilter, table)
+    assert [plugin.reason(request, table.all(), table.all().endpoint(i)) for i in (1, 3, 4)] == [
+        "has the rack only in common with the earlier stage",
+        "has the region only in common with the earlier stage",
+        "has nothing in common with the earlier stage",
+    ]
+
+
 @pytest.mark.parametrize("parameters", ["{}", "{topologyProducerName: topology-extractor}"])
 def test_the_default_extractor_is_created(parameters: str):
     text = f"""
