@@ -8,7 +8,6 @@ decide on the same view of the load.
 
 from __future__ import annotations
 
-import logging
 import random
 from time import perf_counter
 from typing import Final
@@ -33,24 +32,23 @@ from epp.conditional_decode import ConditionalDecode, wants_only_cached
 from epp.graph import PluginGraph
 from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
 from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
-from epp.interfaces.request_control import Parser, ResponseHead, ResponseHeaderProcessor
+from epp.interfaces.request_control import Parser, ResponseHead
 from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
 from epp.model_names import ModelNames
 from epp.objects.snapshot import ObjectHolder
+from epp.plugin_failures import PluginFailures
 from epp.reporting import ResponseReporting
 from epp.resilience.guard import Guard, Trials
 from epp.scheduling.profile import recorder
 from epp.scheduling.scheduler import Scheduler
 from epp.tracing.scheduler import TracedScheduler
 
-log = logging.getLogger(__name__)
-
 DEFAULT_PATH: Final = "/v1/completions"
 MAX_REQUEST_ID_BYTES: Final = 256
 """Longer ids are cut in logs and records; the header itself is forwarded as it came."""
-FAILURE_LOG_INTERVAL_S: Final = 10.0
-"""A plugin that fails on response headers is logged this often at most."""
+PRODUCER_POINT: Final = "DataProducer"
+RESPONSE_HEADER_POINT: Final = "ResponseHeaderProcessor"
 
 
 class Admitted:
@@ -123,15 +121,15 @@ class Director:
         self._screeners = [(p.screen, recorder(timings, "Screener", p)) for p in graph.screeners]
         self._admitters = [(p.admit, recorder(timings, "Admitter", p)) for p in graph.admitters]
         self._response_headers = [
-            (p, recorder(timings, "ResponseHeaderProcessor", p)) for p in graph.response_header_processors
+            (p, recorder(timings, RESPONSE_HEADER_POINT, p)) for p in graph.response_header_processors
         ]
         self.sets_response_headers = bool(self._response_headers)
         """Whether ``response_headers`` has anybody to ask."""
+        self._failures = PluginFailures(metrics, clock)
         reporters = graph.response_reporters
-        self.reporting = ResponseReporting(reporters, timings, clock) if reporters else None
+        self.reporting = ResponseReporting(reporters, timings, self._failures) if reporters else None
         """Whom to ask when a response body has ended; None when there is nobody."""
-        self._failures: dict[str, tuple[float, int]] = {}
-        self._produce = [(p.produce, recorder(timings, "DataProducer", p)) for p in graph.producers]
+        self._produce = [(p, recorder(timings, PRODUCER_POINT, p)) for p in graph.producers]
         self._pre_request = [(p.pre_request, recorder(timings, "PreRequest", p)) for p in graph.pre_requests]
 
     def parse(self, http: HttpRequest) -> tuple[InferenceRequest, Parser | None]:
@@ -214,9 +212,15 @@ class Director:
             request.stage = "screening"
             candidates = self._screen(request, candidates)
         request.stage = "data producers"
-        for produce, record in self._produce:
+        for producer, record in self._produce:
             start = perf_counter()
-            produce(request, candidates)
+            try:
+                producer.produce(request, candidates)
+            except RequestError:
+                raise
+            except Exception as error:  # noqa: BLE001 - who reads the data can do without; the request goes on
+                cost = "so its data is missing and the request goes on without"
+                self._failures.note(PRODUCER_POINT, producer, cost, error)
             record(perf_counter() - start)
         return candidates
 
@@ -301,7 +305,7 @@ class Director:
         self, admitted: Admitted, response: HttpResponse, served: str
     ) -> list[tuple[str, bytes]]:
         """Headers that plugins set for the client; of one that fails, none."""
-        head = ResponseHead(response.status, response.headers, admitted.result, served)
+        head = ResponseHead(response.status, response.headers, admitted.result, served, response.metadata)
         changes: dict[str, bytes] = {}
         for plugin, record in self._response_headers:
             start = perf_counter()
@@ -310,24 +314,10 @@ class Director:
                 plugin.process_response_headers(admitted.request, head, set_headers)
                 changes |= {name: _header_value(name, value) for name, value in set_headers.items()}
             except Exception as error:  # noqa: BLE001 - a plugin's defect must not cost the client its response
-                self._note_failure(plugin, error)
+                cost = "so the response passes without its headers"
+                self._failures.note(RESPONSE_HEADER_POINT, plugin, cost, error)
             record(perf_counter() - start)
         return [(name, value) for name, value in changes.items() if name not in CONTROL_HEADERS]
-
-    def _note_failure(self, plugin: ResponseHeaderProcessor, error: Exception) -> None:
-        name: str = plugin.name.name  # type: ignore[attr-defined]  # every plugin has one
-        log_at, unlogged = self._failures.get(name, (float("-inf"), 0))
-        now = self._clock()
-        if now < log_at:
-            self._failures[name] = (log_at, unlogged + 1)
-            return
-        self._failures[name] = (now + FAILURE_LOG_INTERVAL_S, 0)
-        log.error(
-            "plugin '%s' failed on response headers, which pass without its own; %d failures not logged",
-            name,
-            unlogged,
-            exc_info=error,
-        )
 
     def first_byte(self, admitted: Admitted) -> None:
         """The response body has begun, so the prompt is computed."""

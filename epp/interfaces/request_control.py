@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
-from dataplane.extproc.events import BodyTransform
+from dataplane.extproc.events import BodyTransform, Metadata
 from dataplane.headers import Headers
 from dataplane.plugin.base import DataKey
 from epp.interfaces.endpoint import Candidates, Endpoint
@@ -96,7 +96,11 @@ class Provider(Protocol):
 
 @runtime_checkable
 class DataProducer(Provider, Protocol):
-    """Computes attributes of a request before scheduling. Runs in dependency order."""
+    """Computes attributes of a request before scheduling. Runs in dependency order.
+
+    A ``RequestError`` ends the request. Any other failure is logged, counted and costs this producer's data:
+    the producers after it run and the request goes on, so who reads an attribute must do without it.
+    """
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None: ...
 
@@ -147,6 +151,8 @@ class ResponseHead(msgspec.Struct):
     result: SchedulingResult
     served: str = ""
     """``ip:port`` that Envoy says served it; empty when it does not say."""
+    metadata: Metadata | None = None
+    """What Envoy says with the response; None when that is nothing."""
 
 
 @runtime_checkable

@@ -131,6 +131,11 @@ class ProcessFamilies:
             SCHEDULER_BOUNDS,
             ("extension_point", "plugin_type", "plugin_name"),
         )
+        self.plugin_failures = metrics.counter(
+            OWN_PREFIX + "plugin_failures_total",
+            "Exceptions of plugins that cost what the plugin would have added, and no request.",
+            ("extension_point", "plugin_type", "plugin_name"),
+        )
         self.request_processing = metrics.histogram(
             PREFIX + "request_processing_duration_seconds",
             "Time from the complete request to the answer to the proxy.",

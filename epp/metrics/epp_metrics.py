@@ -163,6 +163,10 @@ class EppMetrics:
         for stage in left_out:
             self._process.disagg_left_out.child(handler.name, handler.type, stage).value += 1
 
+    def plugin_failed(self, point: str, plugin: TypedName) -> None:
+        """An exception of a plugin at this extension point cost what it would have added."""
+        self._process.plugin_failures.child(point, plugin.type, plugin.name).value += 1
+
     def model_rewritten(self, rewrite: str, model: str, target_model: str) -> None:
         """A rule of the model rewrite of this name has decided what a request for ``model`` is served by."""
         labels = (label_value(rewrite), self._models.fold(model), label_value(target_model))

@@ -8,9 +8,11 @@ import pytest
 
 from dataplane.plugin.base import TypedName
 from epp.interfaces.request import InferenceRequest, Usage
-from epp.reporting import LOG_INTERVAL_S, ResponseReporting
+from epp.metrics import EppMetrics
+from epp.plugin_failures import LOG_INTERVAL_S, PluginFailures
+from epp.reporting import ResponseReporting
 from tests.support.clock import ManualClock
-from tests.support.pool import make_request
+from tests.support.pool import make_request, make_table
 
 
 class Says:
@@ -28,9 +30,15 @@ class Says:
         return self._what
 
 
+def reporting_of(
+    clock: ManualClock, *what: Mapping[str, Mapping[str, Any]] | Exception | None
+) -> ResponseReporting:
+    failures = PluginFailures(EppMetrics(make_table(1), "pool"), clock)
+    return ResponseReporting([Says(each) for each in what], None, failures)
+
+
 def report(*what: Mapping[str, Mapping[str, Any]] | Exception | None) -> Any:
-    reporting = ResponseReporting([Says(each) for each in what], None, ManualClock())
-    return reporting.report(make_request(), Usage())
+    return reporting_of(ManualClock(), *what).report(make_request(), Usage())
 
 
 def test_values_are_joined_and_later_ones_win():
@@ -48,7 +56,7 @@ def test_a_failing_reporter_costs_its_own_values_only_and_is_logged_now_and_then
     caplog: pytest.LogCaptureFixture,
 ):
     clock = ManualClock()
-    reporting = ResponseReporting([Says(LookupError("x")), Says({"a": {"x": 1}})], None, clock)
+    reporting = reporting_of(clock, LookupError("x"), {"a": {"x": 1}})
     for _ in range(3):
         assert reporting.report(make_request(), None) == {"a": {"x": 1}}
     clock.advance(LOG_INTERVAL_S)

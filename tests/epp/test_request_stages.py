@@ -9,7 +9,7 @@ from dataplane.errors import BadRequestError, ResourceExhaustedError, ServiceUna
 from dataplane.extproc.events import Proceed
 from dataplane.extproc.exchange import Ending
 from dataplane.headers import DESTINATION_ENDPOINT
-from epp.director import FAILURE_LOG_INTERVAL_S
+from epp.plugin_failures import LOG_INTERVAL_S
 from tests.support.pool import make_table
 from tests.support.request_path import Rig, destination, graph_of, request_of, response
 from tests.support.request_plugins import CALLS
@@ -105,10 +105,37 @@ def test_a_failing_response_header_plugin_costs_only_its_own_headers(caplog: pyt
     assert rig.table.inflight.sum() == 0
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert [text.partition(" failed")[0] for text in logged] == ["plugin 'broken'", "plugin 'split'"]
-    rig.clock.advance(FAILURE_LOG_INTERVAL_S)
+    rig.clock.advance(LOG_INTERVAL_S)
     rig.ask()[0].on_response_headers(response())
-    assert "plugin 'broken' failed on response headers" in caplog.records[-2].getMessage()
+    assert (
+        "plugin 'broken' failed as ResponseHeaderProcessor, so the response passes"
+        in caplog.records[-2].getMessage()
+    )
     assert caplog.records[-2].getMessage().endswith("2 failures not logged")
+
+
+def test_a_failing_producer_costs_its_own_data_only(caplog: pytest.LogCaptureFixture):
+    rig = Rig(
+        "- {type: tell-tale, name: broken, parameters: {produceError: LookupError}}\n"
+        "- {type: tell-tale, name: sound}\n"
+    )
+    exchange, decision = rig.ask()
+    assert destination(decision)
+    assert "sound: produce" in (request_of(exchange).get(CALLS) or [])
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert logged == (
+        "plugin 'broken' failed as DataProducer, so its data is missing and the request goes on without; "
+        "0 failures not logged"
+    )
+    labels = 'extension_point="DataProducer",plugin_type="tell-tale",plugin_name="broken"'
+    assert f"pointsman_epp_plugin_failures_total{{{labels}}} 1" in "".join(rig.metrics.numbers.expose())
+
+
+def test_a_producer_may_refuse_the_request():
+    rig = Rig("- {type: tell-tale, parameters: {produceError: BadRequestError}}\n")
+    with pytest.raises(BadRequestError, match="that data makes no sense"):
+        rig.ask()
+    assert rig.table.inflight.sum() == 0
 
 
 def test_nothing_is_asked_when_there_is_nobody_to_ask():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ class TellTaleParams(PluginParams, frozen=True):
     denial: str = ""
     denial_error: str = ""
     header_error: bool = False
+    produce_error: Literal["", "BadRequestError", "LookupError"] = ""
     response_headers: dict[str, str] = msgspec.field(default_factory=dict)
     response_error: bool = False
 
@@ -47,6 +48,10 @@ class TellTale(Base):
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
         self._note(request, "produce")
+        if self.params.produce_error == "BadRequestError":
+            raise BadRequestError("that data makes no sense")
+        if self.params.produce_error:
+            raise LookupError("a producer's defect")
         request.put(RIGHT, 1)
 
     def admit(self, request: InferenceRequest, candidates: Candidates) -> str | None:

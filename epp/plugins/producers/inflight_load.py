@@ -80,8 +80,9 @@ class InflightLoadProducer:
         self._match = produced_by(PREFIX_MATCH, params.prefix_match_info_producer_name)
         self._entries: DataKey[list[_Entry]] = DataKey("InFlightEntries", name.name)
         self.produces: Sequence[DataKey[Any]] = (self._key,)
-        named = (self._match,) if params.prefix_match_info_producer_name else ()
-        self.consumes: Sequence[DataKey[Any]] = (TOKENIZED_PROMPT, *named)
+        is_named = bool(params.prefix_match_info_producer_name)
+        self.consumes: Sequence[DataKey[Any]] = (TOKENIZED_PROMPT, *((self._match,) if is_named else ()))
+        self.may_consume: Sequence[DataKey[Any]] = () if is_named else (self._match,)
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
         """Publish the load of each candidate as it is before this request."""

@@ -36,6 +36,7 @@ class TokenLoadScorer:
     info: ClassVar = PluginInfo("token-load-scorer", TokenLoadParams)
     category: ClassVar = ScorerCategory.DISTRIBUTION
     bounded: ClassVar = True
+    may_consume: Sequence[DataKey[Any]] = (PREFIX_MATCH,)
 
     def __init__(self, name: TypedName, params: TokenLoadParams, handle: Handle) -> None:
         self.name = name
