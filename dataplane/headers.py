@@ -38,6 +38,7 @@ VIDEO_DURATION_S: Final = "x-llm-d-video-duration-seconds"
 VIDEO_RESOLUTION: Final = "x-llm-d-video-resolution"
 """``WIDTHxHEIGHT`` in pixels."""
 PREFER: Final = "prefer"
+ACCEPT_ENCODING: Final = "accept-encoding"
 
 ORIGINAL_PATH: Final = "x-original-path"
 FORWARDED_PATH: Final = "x-forwarded-path"
@@ -92,6 +93,10 @@ CONTROL_HEADERS: Final = frozenset(
 
 STRIPPED_UPSTREAM: Final = CONTROL_HEADERS | SIDECAR_HEADERS
 """Removed from the request before the model server, unless the picker itself sets them."""
+
+
+BODY_DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5"})
+"""Say what the bytes of a body are, so that they are wrong once one is rewritten."""
 
 
 SECRET_HEADERS: Final = frozenset(

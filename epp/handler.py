@@ -15,6 +15,7 @@ from dataplane.errors import RequestError
 from dataplane.extproc.events import BodyTransform, MetadataValues, Proceed
 from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
 from dataplane.headers import (
+    BODY_DIGESTS,
     CONTROL_HEADERS,
     DESTINATION_ENDPOINT,
     DESTINATION_ENDPOINT_SCORES,
@@ -25,14 +26,14 @@ from dataplane.headers import (
     STRIPPED_UPSTREAM,
     WENT_INTO_RESPONSE_HEADERS,
 )
-from epp.decisions import DecisionLog, DecisionRecord
+from epp.decisions import DecisionLog, DecisionRecord, clean
 from epp.director import Admitted, Director
 from epp.explain.policy import ExplainPolicy
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.request_control import ResponseReader
 from epp.interfaces.spans import RequestSpans, RequestTracer
 from epp.metrics import EppMetrics, RequestMetrics
-from epp.model_names import restorer
+from epp.model_names import plain_answer, restorer
 
 MODEL_SERVER_ERROR: Final = "ModelServerError"
 """Error code under which answers other than 2xx of a model server are counted."""
@@ -86,6 +87,9 @@ class PickerHandler:
         if self.emit_scores:
             metadata[DESTINATION_ENDPOINT_SCORES] = self._scores(admitted)
         changes = {**admitted.set_headers, DESTINATION_ENDPOINT: destination}
+        if body is not None:
+            changes |= plain_answer(request)
+            remove += request.headers.present(BODY_DIGESTS)
         if not has_id:
             changes[REQUEST_ID] = request.request_id
         return Proceed(
@@ -165,22 +169,32 @@ class PickerExchange:
                 inference.spans = spans
             metrics = self._metrics_of(inference)
             admitted = self._admitted = self._director.admit(inference, parser, request)
+            return self._answer(inference, admitted, metrics, started)
         except RequestError as error:
             record = self._fail(inference, request, error, started)
             if explain is not None and explain.is_asked(request.headers):
                 return explain.rejection(error, record)
             raise
-        metrics.started(len(inference.body))
-        self._summary.streaming = inference.parsed.stream
+        except Exception as error:
+            self._note_defect(inference, request, error, started)
+            raise
+
+    def _answer(
+        self, request: InferenceRequest, admitted: Admitted, metrics: RequestMetrics, started: float
+    ) -> Proceed:
+        """Count and record an admitted request; where it goes."""
+        explain, spans = self._handler.explain, self._spans
+        metrics.started(len(request.body))
+        self._summary.streaming = request.parsed.stream
         duration = perf_counter() - started
         self._handler.metrics.processed_request(duration)
-        record = self._note(inference, duration, admitted)
-        if inference.trace is not None and explain is not None and explain.is_asked(request.headers):
+        record = self._note(request, duration, admitted)
+        if request.trace is not None and explain is not None and explain.is_asked(request.headers):
             self._explanation = explain.line(record)
         if spans is not None:
             record.trace_id = spans.trace_id
             admitted.set_headers.update(spans.propagation)
-            spans.decided(inference, admitted.result.endpoints[0].key)
+            spans.decided(request, admitted.result.endpoints[0].key)
         return self._handler.answer(admitted)
 
     def _metrics_of(self, request: InferenceRequest) -> RequestMetrics:
@@ -207,6 +221,22 @@ class PickerExchange:
         record.status = error.status
         record.ending = Ending.REJECTED.value
         return record
+
+    def _note_defect(
+        self, request: InferenceRequest | None, http: HttpRequest, error: Exception, started: float
+    ) -> None:
+        """A plugin failed where none may: the client is answered 500, which the record says and why."""
+        if request is None:
+            request = self._director.unparsed(http)
+        record = self._record
+        if record is None or not record.number:  # the record itself may be what could not be made
+            record = self._note(request, perf_counter() - started, None)
+        if self._spans is not None:
+            record.trace_id = self._spans.trace_id
+        record.error = clean(f"Internal: {type(error).__name__}: {error}")
+        record.stage = request.stage
+        record.status = 500
+        record.ending = Ending.ERROR.value
 
     def _note(self, request: InferenceRequest, duration: float, admitted: Admitted | None) -> DecisionRecord:
         match = self._director.prefix_match(request)
@@ -257,6 +287,8 @@ class PickerExchange:
             added.append((EXPLAIN, self._explanation))
             stale = [name for name in stale if name != EXPLAIN]
         self._handler.metrics.processed_response(perf_counter() - started)
+        if transform is not None:
+            stale += response.headers.present(BODY_DIGESTS)
         if stale or added or transform is not None:
             set_headers = [*_RESPONSE_SEEN.set_headers, *added]
             return Proceed(set_headers=set_headers, remove_headers=stale, transform=transform)
@@ -342,7 +374,7 @@ class PickerExchange:
         record = self._record
         if record is None:
             return
-        record.status = summary.status
+        record.status = summary.status or record.status
         record.served = summary.served
         record.ending = summary.cause
         record.ttft_s = summary.ttft_s

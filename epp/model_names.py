@@ -5,8 +5,8 @@ rewrite header does. Where that gives another name, the model in the body is rep
 came, and a rewriter is laid on the response that puts the client's name back. Requests that neither a rule
 nor the header concerns pay one look-up for each.
 
-A response is rewritten only where its bytes can be read: not when it is compressed, and not when it is
-neither JSON nor an event stream. Both pass as they are.
+A response is rewritten only where its bytes can be read, so a model server is asked not to compress it. One
+that is compressed all the same, or neither JSON nor an event stream, passes as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from dataplane.clock import Clock
 from dataplane.errors import BadRequestError
 from dataplane.extproc.events import BodyTransform
-from dataplane.headers import MODEL_NAME_REWRITE, Headers
+from dataplane.headers import ACCEPT_ENCODING, MODEL_NAME_REWRITE, Headers
 from epp.interfaces.request import InferenceRequest, ModelUse
 from epp.interfaces.request_control import ModelNameRewriter, Parser
 from epp.metrics import EppMetrics
@@ -94,6 +94,15 @@ class ModelNames:
             self._metrics.keep_models(objects.models, objects.targets)
 
 
+def plain_answer(request: InferenceRequest) -> dict[str, str]:
+    """Headers that ask for a response in which the requested model can be put back.
+
+    A proxy that compresses for clients has seen by then what they accept.
+    """
+    concerned = request.model and request.target_model != request.model
+    return {ACCEPT_ENCODING: "identity"} if concerned and ACCEPT_ENCODING in request.headers else {}
+
+
 def restorer(request: InferenceRequest, parser: object, headers: Headers) -> BodyTransform | None:
     """What puts the requested model back into the response with these headers; None when nothing has to.
 
@@ -101,7 +110,7 @@ def restorer(request: InferenceRequest, parser: object, headers: Headers) -> Bod
     """
     if not request.model or not isinstance(parser, ModelNameRewriter):
         return None
-    if headers.get("content-encoding", "identity").lower() != "identity":
+    if headers.get("content-encoding").lower() not in {"", "identity"}:
         return None
     content_type = headers.get("content-type", "application/json").lower()
     streaming = "text/event-stream" in content_type

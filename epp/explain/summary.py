@@ -40,8 +40,9 @@ def _pairs(record: DecisionRecord, *, full: bool) -> Iterator[tuple[str, str]]:
         yield "stage", record.stage
         yield "status", str(record.status)
     yield "config", record.config
-    if full and record.trace is not None:
-        yield from _details(record.trace)
+    if full:
+        if record.trace is not None:
+            yield from _details(record.trace)
         if record.total_blocks:
             yield "prefix", f"{record.matched_blocks:g}/{record.total_blocks}"
         if record.error:

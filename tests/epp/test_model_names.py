@@ -297,3 +297,32 @@ def test_each_response_has_a_rewriter_of_its_own():
     answers: list[Any] = [answered(ask(rig, BODY, (HEADER, name))[0], JSON).transform for name in ("t", "u")]
     assert answers[0].feed(b'{"model":"t"', False) == b'{"model":"m"'
     assert answers[1].feed(b'{"model":"t"', False) == b'{"model":"t"'
+
+
+def test_model_server_is_asked_not_to_compress_a_response_in_which_the_name_is_put_back():
+    accepts = ("accept-encoding", "gzip, deflate, br")
+    rig = Rig(PARSERS)
+    assert dict(ask(rig, BODY, (HEADER, "t"), accepts)[1].set_headers)["accept-encoding"] == b"identity"
+    for body, *headers in (
+        (BODY, accepts),  # keeps its model
+        (BODY, (HEADER, "m"), accepts),  # likewise
+        (BODY, (HEADER, "t")),  # does not say what it accepts
+        (b'{"prompt":"x"}', (HEADER, "t"), accepts),  # has no name to put back
+    ):
+        _, answer = ask(rig, body, *headers)
+        assert "accept-encoding" not in dict(answer.set_headers)
+        assert "accept-encoding" not in answer.remove_headers
+
+
+def test_digests_of_rewritten_bodies_are_removed_and_those_of_others_kept():
+    digests = [(name, "sha-256=:AAAA:") for name in ("content-digest", "repr-digest", "digest")]
+    digests.append(("content-md5", "AAAA"))
+    names = {name for name, _ in digests}
+    exchange, answer = ask(Rig(PARSERS), BODY, (HEADER, "t"), *digests)
+    assert names < set(answer.remove_headers)
+    assert set(answered(exchange, JSON, *digests).remove_headers) == names
+    exchange, answer = ask(Rig(PARSERS), BODY, *digests)
+    assert not names & {*answer.remove_headers, *answered(exchange, JSON, *digests).remove_headers}
+    exchange, _ = ask(Rig(PARSERS), BODY, (HEADER, "t"))
+    compressed = answered(exchange, JSON, ("content-encoding", "gzip"), *digests)
+    assert not names & set(compressed.remove_headers)

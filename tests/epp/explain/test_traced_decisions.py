@@ -180,6 +180,14 @@ def test_a_request_that_does_not_ask_is_told_nothing() -> None:
         assert newest(rig)["traced"] == "sampled"
 
 
+def test_a_rejection_before_the_request_is_read_says_the_reason_as_well() -> None:
+    rig = Rig(SCORERS, explain=ExplainPolicy.of(0.0, "full"))
+    _, decision = rig.ask(ID, ASK, body=b"[]")
+    assert isinstance(decision, Reject)
+    line = dict(decision.headers)[EXPLAIN].decode()
+    assert line.startswith("id=r1; stage=parse; status=400; config=; reason=BadRequest: ")
+
+
 def test_a_rejection_says_the_stage_and_what_each_filter_did() -> None:
     table = labelled_table([{"llm-d.ai/role": "prefill"}] * 2)
     rig = Rig(ROLES, table, ExplainPolicy(0.0, "full"))

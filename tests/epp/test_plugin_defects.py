@@ -1,0 +1,119 @@
+"""A plugin that fails where none may costs its request, and leaves a record that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from dataplane.extproc.exchange import Ending
+from dataplane.plugin.base import PluginInfo, PluginParams
+from epp.decisions import MAX_TEXT
+from epp.explain.policy import ExplainPolicy
+from epp.handler import PickerExchange
+from epp.interfaces.endpoint import Candidates
+from epp.interfaces.request import InferenceRequest
+from epp.interfaces.scheduling import SchedulingResult
+from tests.support.plugins import Base
+from tests.support.request_path import Rig, http_request
+from tests.support.request_plugins import REQUEST_REGISTRY
+
+
+class FaultyParams(PluginParams, frozen=True):
+    """Where it fails, and with which words."""
+
+    at: str = ""
+    words: str = "out of luck"
+
+
+class Faulty(Base):
+    """Fails at one stage with an exception that is no ``RequestError``."""
+
+    info: ClassVar = PluginInfo("faulty", FaultyParams)
+    produces: Sequence[Any] = ()
+
+    def process_request_headers(self, request: InferenceRequest) -> None:
+        self._pass("request headers")
+
+    def screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
+        self._pass("screening")
+        return candidates
+
+    def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
+        self._pass("data producers")
+
+    def admit(self, request: InferenceRequest, candidates: Candidates) -> str | None:
+        self._pass("admission")
+        return None
+
+    def pre_request(
+        self, request: InferenceRequest, result: SchedulingResult, set_headers: dict[str, str]
+    ) -> None:
+        self._pass("pre-request")
+        if self.params.at == "answer":
+            set_headers["x-odd"] = "\ud800"
+
+    def _pass(self, stage: str) -> None:
+        if stage == self.params.at:
+            raise ZeroDivisionError(self.params.words)
+
+
+FAULTY = REQUEST_REGISTRY.extended({"faulty": f"{__name__}:Faulty"})
+
+
+def rig_of(monkeypatch: pytest.MonkeyPatch, at: str, words: str = "out of luck", explain: str = "off") -> Rig:
+    monkeypatch.setattr("tests.support.request_path.REQUEST_REGISTRY", FAULTY)
+    plugins = f"- {{type: queue-scorer}}\n- {{type: faulty, parameters: {{at: {at}, words: '{words}'}}}}\n"
+    return Rig(plugins, explain=ExplainPolicy.of(0.0, explain))
+
+
+def broken_off(rig: Rig, *headers: tuple[str, str]) -> PickerExchange:
+    """An exchange whose request a plugin's defect ended, as a session ends it."""
+    exchange = rig.handler.open()
+    with pytest.raises((ZeroDivisionError, UnicodeEncodeError)):
+        exchange.on_request(http_request(("x-request-id", "r1"), *headers), lambda decision: None)
+    exchange.on_end(Ending.ERROR)
+    return exchange
+
+
+@pytest.mark.parametrize("explain", ["off", "full"])
+@pytest.mark.parametrize(
+    ("at", "stage", "model"),
+    [
+        ("request headers", "parse", ""),
+        ("screening", "screening", "m"),
+        ("data producers", "data producers", "m"),
+        ("admission", "admission", "m"),
+        ("pre-request", "pre-request", "m"),
+    ],
+)
+def test_a_defect_is_recorded_with_its_stage(
+    monkeypatch: pytest.MonkeyPatch, at: str, stage: str, model: str, explain: str
+) -> None:
+    rig = rig_of(monkeypatch, at, explain=explain)
+    broken_off(rig, ("x-pointsman-explain", "true"))
+    (found,) = rig.decisions.find("r1")
+    assert (found["stage"], found["model"]) == (stage, model)
+    assert found["error"] == "Internal: ZeroDivisionError: out of luck"
+    assert (found["response"]["status"], found["response"]["ending"]) == (500, "error")
+    assert rig.table.inflight.sum() == 0
+
+
+def test_a_defect_after_the_booking_is_recorded_once_and_the_booking_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = rig_of(monkeypatch, "answer")
+    broken_off(rig)
+    (found,) = rig.decisions.find("r1")
+    assert (found["stage"], found["response"]["status"]) == ("pre-request", 500)
+    assert found["error"].startswith("Internal: UnicodeEncodeError: ")
+    assert found["response"]["ending"] == "error"
+    assert rig.table.inflight.sum() == 0
+
+
+def test_what_an_exception_says_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_of(monkeypatch, "admission", "x" * 100_000)
+    broken_off(rig)
+    (found,) = rig.decisions.find("r1")
+    assert len(found["error"]) == MAX_TEXT
