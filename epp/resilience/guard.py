@@ -66,13 +66,13 @@ class Guard:
             PREFIX + "ejected_endpoints",
             "Endpoints left out for failing requests, or on probation after that.",
             ("state",),
-            lambda: [((state.value,), self.ejector.count(state)) for state in (State.EJECTED, State.PROBING)],
+            self._ejected,
         )
         metrics.computed(
             PREFIX + "warming_endpoints",
             "Endpoints that do not get their full share of the load yet.",
             (),
-            lambda: [((), table.warming)],
+            self._warming,
         )
 
     def configure(self, policy: ResilienceSpec) -> None:
@@ -101,7 +101,7 @@ class Guard:
     ) -> None:
         """Response headers have come; ``served`` is ``ip:port`` as Envoy says, empty when it does not."""
         as_chosen = not served or served == result.endpoints[0].key
-        if as_chosen and not self.ejector.records and not is_failure(status):
+        if as_chosen and not self.ejector.records and not is_failure(status, headers):
             return
         named = result.destinations
         verdict = judge(named, self._table.at(served), status, headers, told=bool(served))
@@ -149,9 +149,20 @@ class Guard:
     def describe(self, endpoint: Endpoint) -> dict[str, Any]:
         """JSON-able: what is held against an endpoint, and the share it gets for being new."""
         now = self._clock()
+        self.ejector.tick(now)
         enabled = self.slow_start.policy.enabled
         share = float(self.slow_start.share(endpoint.slot, now)) if enabled else 1.0
         return {"ejection": self.ejector.describe(endpoint, now), "share": round(share, 3)}
+
+    def _ejected(self) -> list[tuple[tuple[str], int]]:
+        """Endpoints by state. Whoever looks sees what is true now, though no request may have come lately."""
+        self.begin()
+        return [((state.value,), self.ejector.count(state)) for state in (State.EJECTED, State.PROBING)]
+
+    def _warming(self) -> list[tuple[tuple[()], int]]:
+        """Endpoints without their full share, likewise."""
+        self.begin()
+        return [((), self._table.warming)]
 
     def _failed(self, endpoint: Endpoint, trial: Trial | None, now: float, kind: str) -> None:
         self._failures.child(kind).value += 1

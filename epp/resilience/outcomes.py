@@ -6,7 +6,8 @@ endpoint that served it. Two things follow from that.
 An endpoint failed when it answered with a server error. Envoy answers likewise, with 503 or 504, in the
 place of an endpoint that refused the connection, reset it or took too long, and names that endpoint as the
 one that served. Not failures: any status below 500, 429 included; 501 and 505, which speak of the request;
-and an answer that Envoy gives because its own limits are reached.
+and an answer that Envoy gives because its own limits are reached. A failed gRPC call has HTTP status 200 and
+says ``grpc-status`` in its head; Envoy speaks gRPC to gRPC clients likewise, in the endpoint's place.
 
 An endpoint failed, too, when Envoy went past it: it walks the named endpoints in order, so those before the
 one that served were tried in vain, and all of them when it served from elsewhere.
@@ -20,11 +21,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from dataplane.headers import ENVOY_OVERLOADED, Headers
+from dataplane.headers import ENVOY_OVERLOADED, GRPC_STATUS, Headers
 from epp.interfaces.endpoint import Endpoint
 
 ABOUT_THE_REQUEST: Final = frozenset({501, 505})
 """Server errors that say nothing about the server's health."""
+
+GRPC_FAILURES: Final = frozenset({b"2", b"13", b"14", b"15"})
+"""UNKNOWN, INTERNAL, UNAVAILABLE and DATA_LOSS; every other code speaks of the request or of load."""
 
 
 class Verdict(NamedTuple):
@@ -38,9 +42,11 @@ class Verdict(NamedTuple):
     """Whether ``last`` failed; None when the response does not tell."""
 
 
-def is_failure(status: int) -> bool:
-    """Whether a status counts against the endpoint."""
-    return status >= 500 and status not in ABOUT_THE_REQUEST
+def is_failure(status: int, headers: Headers) -> bool:
+    """Whether a response with this head counts against the endpoint."""
+    if status >= 500:
+        return status not in ABOUT_THE_REQUEST
+    return GRPC_STATUS in headers and headers.raw(GRPC_STATUS) in GRPC_FAILURES
 
 
 def judge(
@@ -56,4 +62,4 @@ def judge(
         passed_over = named[: named.index(served)] if served in named else named
     if not status or ENVOY_OVERLOADED in headers:
         return Verdict(passed_over, last, None)
-    return Verdict(passed_over, last, is_failure(status))
+    return Verdict(passed_over, last, is_failure(status, headers))

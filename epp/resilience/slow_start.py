@@ -50,18 +50,21 @@ class SlowStart:
     def configure(self, policy: SlowStartSpec, now: float) -> None:
         """Warm up by another policy from now on."""
         self.policy = policy
-        self._table.warmed_up(now - policy.window if policy.enabled else np.inf)
+        self._sweep(now)
 
     def tick(self, now: float) -> None:
-        """A decision begins; endpoints whose window is over are warm."""
+        """A decision begins; endpoints whose window is over are warm, and all without slow start."""
         self.now = now
         if now - self._swept >= SWEEP_S:
-            self._swept = now
-            self._table.warmed_up(now - self.policy.window)
+            self._sweep(now)
 
     def settle(self) -> None:
         """All endpoints known by now are warm: a picker that starts cannot tell how long they have run."""
         self._table.warmed_up(np.inf)
+
+    def _sweep(self, now: float) -> None:
+        self._swept = now
+        self._table.warmed_up(now - self.policy.window if self.policy.enabled else np.inf)
 
     def share(self, slots: Slots | int, now: float) -> Floats:
         """Part of the full credit of endpoints in these slots, at most 1."""

@@ -316,3 +316,41 @@ def test_the_record_of_a_decision_shows_the_whole_list() -> None:
     exchange(picker)
     (record,) = picker.decisions._records
     assert describe(record)["destination"] == [key(0), key(1), key(2)]
+
+
+def test_an_endpoint_whose_grpc_calls_fail_is_left_out() -> None:
+    picker = rig()
+    unavailable = ("grpc-status", "14")
+    assert [exchange(picker, 200, "", unavailable) for _ in range(2)] == [key(0), key(0)]
+    assert exchange(picker, 200, "", ("grpc-status", "0")) == key(1)
+    assert 'pointsman_epp_endpoint_failures_total{kind="status"} 2' in series(picker, "endpoint_failures")
+
+
+def test_what_is_shown_is_true_though_no_request_comes_any_more() -> None:
+    picker = rig()
+    for _ in range(2):
+        exchange(picker, 503)
+    first = picker.table.at(key(0))
+    assert first is not None
+    assert series(picker, "ejected_endpoints") == [
+        'pointsman_epp_ejected_endpoints{state="ejected"} 1',
+        'pointsman_epp_ejected_endpoints{state="probing"} 0',
+    ]
+    picker.clock.advance(10.0)
+    assert picker.guard.describe(first)["ejection"]["state"] == "probing"
+    assert series(picker, "ejected_endpoints") == [
+        'pointsman_epp_ejected_endpoints{state="ejected"} 0',
+        'pointsman_epp_ejected_endpoints{state="probing"} 1',
+    ]
+    picker.guard.on_endpoint_added(first)
+    assert series(picker, "warming_endpoints") == ["pointsman_epp_warming_endpoints 1"]
+    picker.clock.advance(31.0)
+    assert series(picker, "warming_endpoints") == ["pointsman_epp_warming_endpoints 0"]
+
+
+def test_without_slow_start_nobody_is_shown_as_warming() -> None:
+    picker = rig(config="resilience: {slowStart: {enabled: false}}\n")
+    slot = picker.table.all().endpoints[0].slot
+    picker.table.distrust(slot, gone=True)
+    picker.table.reached(slot, picker.clock())
+    assert series(picker, "warming_endpoints") == ["pointsman_epp_warming_endpoints 0"]

@@ -14,12 +14,19 @@ PLAIN = Headers.of([])
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 529])
 def test_server_errors_are_failures(status: int) -> None:
-    assert is_failure(status)
+    assert is_failure(status, PLAIN)
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 429, 499, 501, 505])
 def test_what_speaks_of_the_request_or_of_load_is_no_failure(status: int) -> None:
-    assert not is_failure(status)
+    assert not is_failure(status, PLAIN)
+
+
+@pytest.mark.parametrize(("code", "fails"), [(code, code in {2, 13, 14, 15}) for code in range(18)])
+def test_a_grpc_call_fails_by_the_status_in_its_head(code: int, fails: bool) -> None:
+    headers = Headers.of([("content-type", "application/grpc"), ("grpc-status", str(code))])
+    assert is_failure(200, headers) is fails
+    assert judge([A], A, 200, headers, told=True) == Verdict((), A, fails)
 
 
 def test_without_word_of_who_served_it_was_the_chosen_one() -> None:
