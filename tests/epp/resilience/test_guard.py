@@ -242,7 +242,11 @@ resilience: {ejection: {consecutiveFailures: 3, minRequests: 0}}
     table = labelled("prefill", "prefill", "decode", "decode")
     picker = Rig(plugins + profiles, table)
     broken = table.at(key(0))
-    for _ in range(40):
+    for slot in range(4):
+        table.begin_scrape(slot)
+        table.end_scrape(slot, picker.clock())
+    for turn in range(12):  # every prefill endpoint with every decode endpoint in turn
+        table.waiting[:4] = [turn % 2 * 9, (turn + 1) % 2 * 9, turn // 2 % 2 * 9, (turn // 2 + 1) % 2 * 9]
         opened, _ = picker.ask()
         admitted = opened._admitted
         assert admitted is not None
