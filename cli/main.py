@@ -7,6 +7,8 @@ are extras of the distribution; when one is missing the answer is the command th
 """
 
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -27,6 +29,9 @@ OWN_PACKAGES = frozenset({"benchmarks", "cli", "dataplane", "epp", "simulator"})
 
 USAGE_ERROR = 2
 
+READER_GONE = 128 + 13
+"""As a shell reports a program that ended by SIGPIPE."""
+
 
 def overview() -> str:
     """Return the text of `pointsman --help`; no subcommand is imported for it."""
@@ -43,6 +48,19 @@ def overview() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code: 0 done, 1 failed, 2 asked wrongly."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be what no text can be
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough: head, or a pager. What is still buffered goes nowhere, silently.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
     if not arguments:
         sys.stderr.write(overview())
         return USAGE_ERROR

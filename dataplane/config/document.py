@@ -58,10 +58,10 @@ def join(path: str, key: str | int) -> str:
     return f"{path}.{key}" if path else key
 
 
-def read_document(text: str | bytes, problems: list[ConfigError]) -> Any:
+def read_document(text: str | bytes, problems: list[ConfigError], *, max_values: int = MAX_VALUES) -> Any:
     """Plain data of a YAML or JSON text; None when it is empty or unreadable.
 
-    Syntax errors and duplicate keys are appended to ``problems``.
+    Syntax errors, duplicate keys and more than ``max_values`` values are appended to ``problems``.
     """
     if len(text) > MAX_DOCUMENT_BYTES:
         problems.append(ConfigError(f"the document is larger than {MAX_DOCUMENT_BYTES} bytes"))
@@ -74,20 +74,20 @@ def read_document(text: str | bytes, problems: list[ConfigError]) -> Any:
             return None
     try:
         if text.lstrip().startswith("{"):
-            return _read_json(text, problems)
-        return _read_yaml(text, problems)
+            return _read_json(text, problems, max_values)
+        return _read_yaml(text, problems, max_values)
     except RecursionError:
         problems.append(ConfigError(f"nested deeper than {MAX_DEPTH} levels"))
         return None
 
 
-def _read_json(text: str, problems: list[ConfigError]) -> Any:
+def _read_json(text: str, problems: list[ConfigError], max_values: int) -> Any:
     """JSON, else YAML's flow notation, which looks the same at its first character."""
     try:
         raw = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         attempt: list[ConfigError] = []
-        data = _read_yaml(text, attempt)
+        data = _read_yaml(text, attempt, max_values)
         if attempt:
             where = f"line {error.lineno}, column {error.colno}"
             problems.append(ConfigError(f"{where}: {error.msg}; the document is neither JSON nor YAML"))
@@ -95,7 +95,7 @@ def _read_json(text: str, problems: list[ConfigError]) -> Any:
     except ValueError as error:
         problems.append(ConfigError(str(error)))
         return None
-    return _Builder(problems).from_json(raw, "", 0)
+    return _Builder(problems, max_values).from_json(raw, "", 0)
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -106,7 +106,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _read_yaml(text: str, problems: list[ConfigError]) -> Any:
+def _read_yaml(text: str, problems: list[ConfigError], max_values: int) -> Any:
     try:
         node = _compose(text)
     except yaml.MarkedYAMLError as error:
@@ -119,7 +119,7 @@ def _read_yaml(text: str, problems: list[ConfigError]) -> Any:
         line = text.count("\n", 0, error.position) + 1
         problems.append(ConfigError(f"line {line}: character U+{error.character:04X} is not allowed in YAML"))
         return None
-    return None if node is None else _Builder(problems).from_yaml(node, "", 0)
+    return None if node is None else _Builder(problems, max_values).from_yaml(node, "", 0)
 
 
 def _compose(text: str) -> yaml.Node | None:
@@ -140,16 +140,17 @@ def _place(error: yaml.MarkedYAMLError) -> str:
 class _Builder:
     """Turns parsed nodes into plain data, noting repeated keys by path."""
 
-    def __init__(self, problems: list[ConfigError]) -> None:
+    def __init__(self, problems: list[ConfigError], max_values: int) -> None:
         self._problems = problems
+        self._max_values = max_values
         self._values = 0
 
     def _count(self, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise RecursionError
         self._values += 1
-        if self._values == MAX_VALUES + 1:
-            self._problems.append(ConfigError(f"more than {MAX_VALUES} values, aliases expanded"))
+        if self._values == self._max_values + 1:
+            self._problems.append(ConfigError(f"more than {self._max_values} values, aliases expanded"))
 
     def _put(self, target: dict[str, Any], key: str, value: Any, path: str, line: int | None) -> None:
         if key in target:
@@ -162,16 +163,28 @@ class _Builder:
         if isinstance(raw, _Pairs):
             result: dict[str, Any] = {}
             for key, value in raw:
-                at = join(path, key)
+                at = join(path, self._text(key, path))
                 self._put(result, key, self.from_json(value, at, depth + 1), at, None)
             return result
         if isinstance(raw, list):
             return [self.from_json(item, join(path, i), depth + 1) for i, item in enumerate(raw)]
-        return raw
+        return self._text(raw, path) if isinstance(raw, str) else raw
+
+    def _text(self, text: str, path: str) -> str:
+        """The text as it can be written anywhere: escapes can spell halves of characters, which cannot."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            code = ord(text[error.start])
+            self._problems.append(
+                ConfigError(f"U+{code:04X} is half a character; write the whole", path=path)
+            )
+            return text.encode(errors="replace").decode()
+        return text
 
     def from_yaml(self, node: yaml.Node, path: str, depth: int) -> Any:
         self._count(depth)
-        if self._values > MAX_VALUES:
+        if self._values > self._max_values:
             return None
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.MappingNode) and kind == "map":
@@ -196,9 +209,10 @@ class _Builder:
             elif not isinstance(key_node, yaml.ScalarNode):
                 self._refuse(key_node, "a key must be text", path)
             else:
-                at = join(path, key_node.value)
+                key = self._text(key_node.value, path)
+                at = join(path, key)
                 value = self.from_yaml(value_node, at, depth + 1)
-                self._put(result, key_node.value, value, at, key_node.start_mark.line + 1)
+                self._put(result, key, value, at, key_node.start_mark.line + 1)
         return {**merged, **result}
 
     def _scalar(self, node: yaml.ScalarNode, kind: str, path: str) -> Any:
@@ -216,7 +230,7 @@ class _Builder:
         except (ValueError, KeyError):
             self._refuse(node, f"{value[:40]!r} cannot be read as {kind}", path)
             return None
-        return value
+        return self._text(value, path)
 
     def _refuse(self, node: yaml.Node, message: str, path: str) -> None:
         self._problems.append(ConfigError(f"line {node.start_mark.line + 1}: {message}", path=path))

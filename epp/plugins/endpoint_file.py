@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import yaml
 
+from dataplane.config.document import read_document
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.files import read_regular_file
 from dataplane.resolver import ResolveSettings
@@ -25,6 +25,10 @@ from epp.plugins.endpoint_fields import read_address, read_labels, read_name, re
 from epp.plugins.endpoint_list import ListedServer, is_endpoint_list, read_address_or_host, read_list
 
 MAX_FILE_BYTES: Final = 1 << 20
+MAX_VALUES: Final = 1_000_000
+"""Values of one file, with what aliases and merges repeat."""
+MAX_MISTAKES: Final = 5
+"""Mistakes of the file's text that one message tells."""
 FIELDS: Final = ("name", "namespace", "address", "port", "labels")
 
 
@@ -128,15 +132,11 @@ def _read(path: str) -> str:
 
 def parse_document(path: str, text: str) -> Any:
     """YAML or JSON as plain data. ``ConfigError`` with line and column when it is neither."""
-    if text.lstrip().startswith("{"):
-        try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            pass  # YAML's flow style begins like JSON; if it is neither, YAML's message has line and column
-    try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"is neither YAML nor JSON: {' '.join(str(error).split())}", path=path) from error
+    problems: list[ConfigError] = []
+    document = read_document(text, problems, max_values=MAX_VALUES)
+    if problems:
+        raise ConfigError(f"cannot be read: {'; '.join(map(str, problems[:MAX_MISTAKES]))}", path=path)
+    return document
 
 
 def _server(place: str, entry: object, *, with_host_names: bool) -> ListedServer:

@@ -153,7 +153,7 @@ def is_endpoint_list(document: Mapping[Any, Any]) -> bool:
     return isinstance(version, str) and version.startswith("pointsman.dev/")
 
 
-def read_list(path: str, document: Mapping[Any, Any]) -> EndpointListing:
+def read_list(path: str, document: Mapping[str, Any]) -> EndpointListing:
     """The entries that count. ``ConfigError`` when the document as a whole cannot be used."""
     for field, only in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(field) != only:
@@ -161,7 +161,7 @@ def read_list(path: str, document: Mapping[Any, Any]) -> EndpointListing:
                 f"{field}: {shown(document.get(field))} is not known here; use {only}", path=path
             )
     wrong: list[ConfigError] = []
-    decoded = decode_struct(_text_keys(document, wrong), _Document, "", wrong)
+    decoded = decode_struct(document, _Document, "", wrong)
     if decoded is None:
         raise ConfigError("; ".join(map(str, wrong[:5])), path=path)
     problems = [f"{path}: {problem}" for problem in wrong]
@@ -188,7 +188,7 @@ def _server(place: str, entry: object) -> tuple[ListedServer | None, list[Config
     wrong: list[ConfigError] = []
     if not isinstance(entry, dict):
         return None, [ConfigError(f"{shown(entry)} is not a mapping with name and address", path=place)]
-    written = decode_struct(_text_keys(entry, wrong, place), _Entry, place, wrong)
+    written = decode_struct(entry, _Entry, place, wrong)
     if written is None:
         return None, wrong
 
@@ -221,15 +221,6 @@ def _server(place: str, entry: object) -> tuple[ListedServer | None, list[Config
         checked(lambda: _metrics_port(written), 0),
     )
     return (None if wrong else server), wrong
-
-
-def _text_keys(mapping: Mapping[Any, Any], wrong: list[ConfigError], place: str = "") -> dict[str, Any]:
-    wrong += [
-        ConfigError(f"the field {shown(key)} is not text", path=place)
-        for key in mapping
-        if not isinstance(key, str)
-    ]
-    return {key: value for key, value in mapping.items() if isinstance(key, str)}
 
 
 def read_address_or_host(text: str) -> tuple[str, str]:

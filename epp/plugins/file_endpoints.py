@@ -1,8 +1,8 @@
 """Endpoints from a YAML or JSON file, watched if asked for, with the host names in it followed.
 
-The file's two forms are read by ``epp.plugins.endpoint_file``. A file without any usable entry is a
-``ConfigError`` at the start. A changed file that cannot be read, or that has entries of which none is
-usable, keeps the set there is; a file that says ``endpoints: []`` empties it.
+The file's two forms are read by ``epp.plugins.endpoint_file``. A file with entries of which none is usable is
+a ``ConfigError`` at the start; later such a file, or one that cannot be read, keeps the set there is. A
+watched file that says ``endpoints: []`` is an empty pool, at the start (a fleet scaled to zero) as later.
 
 Changes are seen by looking at the file (time, size, inode, resolved path), so a file replaced by a rename
 and a Kubernetes ConfigMap volume, which swaps a symbolic link, are seen as well. It is read once it has
@@ -15,7 +15,7 @@ most. The runtime calls both beside the event loop, and not at the same time.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
@@ -25,6 +25,12 @@ from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.handle import Handle
 from epp.interfaces.state import listing
 from epp.plugins.endpoint_file import EndpointFile, read_endpoint_file
+
+
+_FOREVER_EMPTY: Final = (
+    "endpoints: the list is empty, and the file is not watched; list an endpoint, or set watchFile: true for "
+    "a pool that fills later"
+)
 
 
 class EndpointsInFileParams(PluginParams, frozen=True):
@@ -59,11 +65,11 @@ class EndpointsInFile:
         self._resolver = Resolver(clock=handle.clock)
 
     def load(self) -> DiscoveredSet:
-        """The set in the file. ``ConfigError`` when there is nothing usable in it."""
+        """The set in the file. ``ConfigError`` when there is nothing usable in it, nor anything to wait for."""
         self._applied = self._seen = FileSignature.of(self._path)
         file = read_endpoint_file(self._path, with_host_names=self.takes_host_names)
-        if not file.servers:
-            listed = file.problems or ["endpoints: the list is empty"]
+        if not file.servers and not (self._watch and not file.problems):
+            listed = file.problems or [_FOREVER_EMPTY]
             raise ConfigError(f"no usable endpoint: {'; '.join(listed[:5])}", path=self._path)
         self._file = file
         self._resolver.follow(file.host_names(), file.resolve)

@@ -1,6 +1,9 @@
 """The dispatcher: what it runs, what it refuses and what it says."""
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -112,3 +115,23 @@ def test_version_names_the_distribution_and_the_interpreter(capsys: pytest.Captu
     shown = capsys.readouterr().out
     assert shown.startswith("pointsman ")
     assert shown.endswith(f"(Python {version})\n")
+
+
+def test_a_reader_that_has_enough_is_no_failure_worth_a_traceback(tmp_path: Path):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        command = [sys.executable, "-m", "cli.main", "epp", "schema"]
+        done = subprocess.run(command, check=False, stdout=write_end, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_file_name_that_is_no_text_is_told_all_the_same(tmp_path: Path):
+    file = os.fsencode(tmp_path / "name") + b"\xff"
+    Path(os.fsdecode(file)).write_text("plugins: [")
+    command = [sys.executable, "-m", "cli.main", "epp", "validate", file]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith(f"{tmp_path}/name\\udcff: error: line 1, column 11: ")

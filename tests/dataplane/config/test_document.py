@@ -196,3 +196,26 @@ def test_the_fast_reader_finds_what_the_slow_one_finds(text: str):
         slow = read(text)
     if not slow[1]:
         assert repr(fast) == repr(slow)
+
+
+@pytest.mark.parametrize(
+    "quoted", ['{"a": {"\\ud800": 1}}', '{"a": ["\\udfff"]}', 'a: "\\ud800"', '"\\udc01": 1']
+)
+def test_half_characters_are_refused_wherever_they_are(quoted: str):
+    _, problems = read(quoted)
+    assert len(problems) == 1
+    assert "is half a character; write the whole" in problems[0]
+    assert problems[0].isascii()
+
+
+def test_whole_characters_may_be_written_in_halves():
+    assert read('{"a": "\\ud83d\\ude80"}') == ({"a": "\U0001f680"}, [])
+
+
+def test_the_number_of_values_may_be_capped_otherwise():
+    problems: list[ConfigError] = []
+    read_document("[1, 2, 3]", problems, max_values=3)
+    assert [str(problem) for problem in problems] == ["more than 3 values, aliases expanded"]
+    problems.clear()
+    assert read_document("[1, 2]", problems, max_values=3) == [1, 2]
+    assert problems == []

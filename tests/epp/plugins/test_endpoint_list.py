@@ -181,7 +181,7 @@ def test_of_two_names_for_one_address_the_first_counts(file: Path):
             f"{{name: x, address: a, models: {json.dumps(['m'] * (MAX_MODELS + 1))}}}",
             ["endpoints[1].models: has 65 entries, the most is 64"],
         ),
-        ("{name: x, address: a, 7: b}", ["endpoints[1]: the field 7 is not text"]),
+        ("{name: x, address: a, 7: b}", ["endpoints[1].7: unknown field; known here: name, namespace"]),
         ("[]", ["endpoints[1]: a list is not a mapping with name and address"]),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_broken_file_keeps_the_names_followed(file: Path):
     file.write_text(named("a.example"))
     plugin.load()
     file.write_text("endpoints: [")
-    assert "is neither YAML nor JSON" in reported(plugin).problems[0]
+    assert "cannot be read: line 1" in reported(plugin).problems[0]
     server.answers = {"a.example": ["10.0.0.2"]}
     server.clock.advance(11)
     found = reported(plugin)
