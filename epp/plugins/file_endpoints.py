@@ -26,7 +26,6 @@ from epp.interfaces.handle import Handle
 from epp.interfaces.state import listing
 from epp.plugins.endpoint_file import EndpointFile, read_endpoint_file
 
-
 _FOREVER_EMPTY: Final = (
     "endpoints: the list is empty, and the file is not watched; list an endpoint, or set watchFile: true for "
     "a pool that fills later"
@@ -65,7 +64,7 @@ class EndpointsInFile:
         self._resolver = Resolver(clock=handle.clock)
 
     def load(self) -> DiscoveredSet:
-        """The set in the file. ``ConfigError`` when there is nothing usable in it, nor anything to wait for."""
+        """The set in the file. ``ConfigError`` when there is nothing usable in it or to wait for."""
         self._applied = self._seen = FileSignature.of(self._path)
         file = read_endpoint_file(self._path, with_host_names=self.takes_host_names)
         if not file.servers and not (self._watch and not file.problems):

@@ -14,21 +14,36 @@ from epp.validate import validate
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "configs"
 SAMPLES = [file.read_bytes() for file in sorted(FOLDER.glob("*.yaml")) if ".expected." not in file.name]
-SAMPLES += [
-    b"endpoints:\n- {name: a, address: 10.0.0.1, port: '8000', labels: {zone: z}}\n- {name: b, address: ::1}\n",
-    b"apiVersion: pointsman.dev/v1\nkind: EndpointList\nresolve: {interval: 10s}\nendpoints:\n"
-    b"- {name: a, address: host.example, ranks: 2, role: decode, metrics: {port: 9400}, models: [m]}\n",
-    b"apiVersion: llm-d.ai/v1alpha2\nkind: InferenceObjective\nmetadata: {name: a}\n"
-    b"spec: {priority: 1, poolRef: {name: p}}\n---\napiVersion: llm-d.ai/v1alpha2\n"
-    b"kind: InferenceModelRewrite\nmetadata: {name: b}\nspec: {poolRef: {name: p}, rules: [{matches: "
-    b"[{model: {type: Exact, value: x}}], targets: [{modelRewrite: y, weight: 3}]}]}\n",
-]
+OTHERS = """\
+endpoints:
+- {name: a, address: 10.0.0.1, port: '8000', labels: {zone: z}}
+- {name: b, address: ::1}
+=====
+apiVersion: pointsman.dev/v1
+kind: EndpointList
+resolve: {interval: 10s}
+endpoints:
+- {name: a, address: host.example, ranks: 2, role: decode, metrics: {port: 9400}, models: [m]}
+=====
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceObjective
+metadata: {name: a}
+spec: {priority: 1, poolRef: {name: p}}
+---
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceModelRewrite
+metadata: {name: b}
+spec:
+  poolRef: {name: p}
+  rules: [{matches: [{model: {type: Exact, value: x}}], targets: [{modelRewrite: y, weight: 3}]}]
+"""
+SAMPLES += [text.encode() for text in OTHERS.split("=====\n")]
 ODD = st.sampled_from(
-    [b"", b"~", b"[]", b"{}", b"- ", b": ", b"0", b"-1", b"1e999", b".nan", b"1s", b"9" * 5000, b"x", b"'", b'"',
-     b"\t", b"\n", b"\x00", b"\xff", b"\xef\xbb\xbf", b"&a ", b"*a", b"<<: *a", b"!!bool no idea", b"!!int ''",
-     b"!!timestamp x", b"!!set {a}", b"!!binary =", b"? ", b"--- ", b"...", b"%YAML 9.9", b"%TAG ! x", b"|",
-     b'"\\ud800"', b'"\\U0010ffff"', b"{[a]: b}", b"2024-13-45", b"queue-scorer", b"default", b"pluginRef: ",
-     b"type: ", b"parameters: ", b"name: ", b"weight: "]
+    [b"", b"~", b"[]", b"{}", b"- ", b": ", b"0", b"-1", b"1e999", b".nan", b"1s", b"9" * 5000, b"x", b"'",
+     b'"', b"\t", b"\n", b"\x00", b"\xff", b"\xef\xbb\xbf", b"&a ", b"*a", b"<<: *a", b"!!bool no idea",
+     b"!!int ''", b"!!timestamp x", b"!!set {a}", b"!!binary =", b"? ", b"--- ", b"...", b"%YAML 9.9", b"|",
+     b"%TAG ! x", b'"\\ud800"', b'"\\U0010ffff"', b"{[a]: b}", b"2024-13-45", b"queue-scorer", b"default",
+     b"pluginRef: ", b"type: ", b"parameters: ", b"name: ", b"weight: "]
 )  # fmt: skip
 
 
