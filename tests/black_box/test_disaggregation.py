@@ -95,6 +95,16 @@ async def test_a_long_new_prompt_is_prefilled_apart_and_a_short_or_cached_one_is
         assert await site.sample(decisions, decision_type="decode-only") == 2
 
 
+async def test_a_prompt_shorter_than_a_block_is_prefilled_apart_when_that_is_always_wanted(
+    tmp_path: Path,
+) -> None:
+    always = disaggregated("{deciders: {prefill: always-disagg-pd-decider}}")
+    async with Site(tmp_path, pod("decode"), pod("prefill"), config=always) as site:
+        for _ in range(2):
+            answer = await asked(site, {"model": "m", "prompt": "ten tokens of a prompt, and no more now"})
+            assert set_headers(answer)[PREFILLER] == site.key(1)
+
+
 async def test_a_client_cannot_order_the_sidecar_about(tmp_path: Path) -> None:
     async with Site(tmp_path, pod("decode"), pod("prefill"), config=BY_PREFIX) as site:
         forged = [(name, "6.6.6.6:6") for name in (PREFILLER, ENCODERS, KV_SOURCE)]

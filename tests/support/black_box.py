@@ -64,6 +64,8 @@ class Pod:
     adapters: Sequence[str] = ()
     running: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+    hangs: bool = False
+    """Whether it takes questions about its metrics and does not answer."""
 
     def page(self) -> str:
         """Its metrics page, in the words of vLLM."""
@@ -122,6 +124,8 @@ class Site:
             await self._channel.close()
         if self._picker is not None:
             await self._picker.stop()
+        for pod in self.pods:
+            pod.hangs = False
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -173,7 +177,10 @@ class Site:
         async def metrics(request: web.Request) -> web.Response:
             assert request.transport is not None
             address = request.transport.get_extra_info("sockname")[0]
-            return web.Response(text=self.pods[int(address.rpartition(".")[2]) - 2].page())
+            pod = self.pods[int(address.rpartition(".")[2]) - 2]
+            while pod.hangs:  # noqa: ASYNC110 - a plain flag is what tests flip
+                await asyncio.sleep(0.02)
+            return web.Response(text=pod.page())
 
         app = web.Application()
         app.router.add_get("/metrics", metrics)
