@@ -17,13 +17,15 @@ class FileSignature(NamedTuple):
     """What tells two states of a file apart; all zero when there is no file.
 
     The path is resolved, so that an atomic rename is seen as well as the symlink swap by which Kubernetes
-    updates a mounted ConfigMap.
+    updates a mounted ConfigMap. The time of the last change of the inode tells what the others do not: a copy
+    that keeps the time and the size of the file it overwrites, and permissions.
     """
 
     real_path: str = ""
     inode: int = 0
     size: int = 0
     mtime_ns: int = 0
+    ctime_ns: int = 0
 
     @classmethod
     def of(cls, name: str) -> FileSignature:
@@ -33,7 +35,7 @@ class FileSignature(NamedTuple):
             found = os.stat(real_path)
         except (OSError, ValueError):
             return cls()
-        return cls(real_path, found.st_ino, found.st_size, found.st_mtime_ns)
+        return cls(real_path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def read_regular_file(name: str, max_bytes: int, *, path: str) -> bytes:

@@ -72,6 +72,7 @@ def read_document(text: str | bytes, problems: list[ConfigError], *, max_values:
         except UnicodeDecodeError as error:
             problems.append(ConfigError(f"not UTF-8 text: byte {error.start} cannot be decoded"))
             return None
+    text = text.removeprefix("\ufeff")  # some editors begin a file with a byte order mark
     try:
         if text.lstrip().startswith("{"):
             return _read_json(text, problems, max_values)

@@ -25,7 +25,7 @@ class TextDocument(NamedTuple):
 
 
 def split_documents(text: str) -> list[TextDocument]:
-    """The documents in order."""
+    """The documents in order. A byte order mark before the first belongs to none."""
     found: list[TextDocument] = []
     start, lines = 1, list[str]()
 
@@ -33,7 +33,7 @@ def split_documents(text: str) -> list[TextDocument]:
         if any(_has_content(line) for line in lines):
             found.append(TextDocument(len(found) + 1, start, "\n".join(lines)))
 
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if line[:3] in {"---", "..."} and line[3:4] in {"", " ", "\t", "\r"}:
             end()
             # What stands behind the marker belongs to the document, in the same column.

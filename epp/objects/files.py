@@ -96,7 +96,7 @@ class ObjectFiles:
             names = self._names()
         except ConfigError:
             names = []
-        return (FileSignature.of(self._path), *map(FileSignature.of, names))
+        return (FileSignature.of(self._path), *map(FileSignature.of, names[:MAX_FILES]))
 
     def read(self, earlier: Reading) -> Reading:
         """The objects there are now. ``ConfigError`` when the file or folder itself cannot be read."""
@@ -104,14 +104,17 @@ class ObjectFiles:
         parsed = dict[str, Parsed]()
         merged = _Merger(earlier)
         if len(names) > MAX_FILES:
-            merged.problems.append(f"{self._path}: only the first {MAX_FILES} of {len(names)} files are read")
+            merged.unread(
+                names[MAX_FILES:],
+                f"{self._path}: only the first {MAX_FILES} of {len(names)} files are read",
+            )
         for name in names[:MAX_FILES]:
             try:
                 text = _text(name)
             except ConfigError as error:
                 if name == self._path:
                     raise
-                merged.unreadable(name, str(error))
+                merged.unread([name], str(error))
                 continue
             for document in split_documents(text):
                 known = self._parsed.get(document.text) or parsed.get(document.text) or parse(document)
@@ -192,9 +195,9 @@ class _Merger:
             self._objects[key] = Kept(found.value, file, place)
             self.notes += [f"{where}: {note}" for note in found.notes]
 
-    def unreadable(self, file: str, problem: str) -> None:
+    def unread(self, files: Iterable[str], problem: str) -> None:
         self.problems.append(problem)
-        self._holes[file] = None
+        self._holes.update(dict.fromkeys(files))
 
     def result(self, files: Iterable[str]) -> Reading:
         present = set(files)

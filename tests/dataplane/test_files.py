@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dataplane.errors import ConfigError
-from dataplane.files import read_regular_file
+from dataplane.files import FileSignature, read_regular_file
 
 
 def test_a_file_up_to_the_cap_is_read_whole(tmp_path: Path):
@@ -38,3 +38,22 @@ def test_what_cannot_be_read_is_said_with_the_place(tmp_path: Path, name: str, r
     with pytest.raises(ConfigError, match=reason) as caught:
         read_regular_file(str(tmp_path / name), 5, path="parameters.path")
     assert caught.value.path == "parameters.path"
+
+
+def test_another_content_of_the_same_size_and_time_is_another_state(tmp_path: Path):
+    file = tmp_path / "f"
+    file.write_bytes(b"priority: 1")
+    os.utime(file, ns=(1, 1))
+    before = FileSignature.of(str(file))
+    assert FileSignature.of(str(file)) == before
+    file.write_bytes(b"priority: 2")
+    os.utime(file, ns=(1, 1))
+    assert FileSignature.of(str(file)) != before
+
+
+def test_a_file_that_may_be_read_now_is_in_another_state(tmp_path: Path):
+    file = tmp_path / "f"
+    file.touch(mode=0o000)
+    before = FileSignature.of(str(file))
+    file.chmod(0o600)
+    assert FileSignature.of(str(file)) != before

@@ -58,6 +58,13 @@ def test_reads_flow_yaml_that_is_no_json():
     assert read("{a: 1, b: [x, y]}") == ({"a": 1, "b": ["x", "y"]}, [])
 
 
+@pytest.mark.parametrize("text", ['{"a": [1e3]}', "a: [1e3]", "# written by some editor\na: [1e3]"])
+def test_a_byte_order_mark_means_nothing(text: str):
+    problems: list[ConfigError] = []
+    assert read_document(f"\ufeff{text}".encode(), problems) == {"a": [1000.0]}
+    assert problems == []
+
+
 def test_reads_bytes():
     assert read("a: ü".encode()) == ({"a": "ü"}, [])
 

@@ -52,3 +52,8 @@ values = st.recursive(
 def test_it_agrees_with_the_parser_of_whole_streams(documents: list[dict[str, object]]):
     stream = yaml.safe_dump_all(documents, explicit_start=True)
     assert [yaml.safe_load(text) for text in texts(stream)] == documents
+
+
+def test_a_byte_order_mark_is_no_document():
+    assert texts("\ufeff# intro\n---\na: 1\n") == texts("# intro\n---\na: 1\n")
+    assert split_documents("\ufeff---\na: 1") == split_documents("---\na: 1")

@@ -175,6 +175,25 @@ def test_numbers_of_files_and_objects_have_caps(folder: Folder, monkeypatch: pyt
     )
 
 
+def test_objects_of_a_file_that_others_push_out_stay(folder: Folder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files_module, "MAX_FILES", 2)
+    folder.write(b=objective("b"), c=objective("c", 3))
+    folder.read()
+    folder.write(a=objective("a"))
+    assert folder.read() == {"a": 1, "b": 1, "c": 3}
+    assert "c.yaml: InferenceObjective c stays as it was: the file cannot be read to its end" in (
+        folder.problems()
+    )
+    folder.write(c=None)
+    assert folder.read() == {"a": 1, "b": 1}
+
+
+def test_a_folder_of_many_files_is_looked_at_within_the_cap(folder: Folder):
+    for number in range(files_module.MAX_FILES + 50):
+        folder.write(**{f"f{number:04}": "# empty"})
+    assert len(folder.files.signature()) == 1 + files_module.MAX_FILES
+
+
 def test_texts_that_have_not_changed_are_not_parsed_again(folder: Folder, monkeypatch: pytest.MonkeyPatch):
     parsed: list[int] = []
     parse = files_module.parse
