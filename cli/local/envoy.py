@@ -100,12 +100,14 @@ def listener(plan: Plan) -> dict[str, Any]:
 
 
 def connection_manager(plan: Plan) -> dict[str, Any]:
-    """HTTP/1.1 only, hence no request trailers; clients are never trusted with `x-envoy-*` headers."""
+    """HTTP/1 only, hence no request trailers; clients are never trusted with `x-envoy-*` headers."""
     manager = f"{TYPES}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
     return {
         "@type": manager,
         "stat_prefix": "public",
         "codec_type": "HTTP1",
+        # nginx asks in HTTP/1.0 unless told otherwise, and so do some load generators.
+        "http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "pointsman"},
         "use_remote_address": True,
         "internal_address_config": {"cidr_ranges": [{"address_prefix": "255.255.255.255", "prefix_len": 32}]},
         "normalize_path": True,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import types
 import typing
+from codecs import BOM_UTF8
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -50,6 +51,8 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[S]) -> S:
 
 def _second_opinion(body: bytes) -> Any:
     """What Python's own reader makes of it: as model servers do, it accepts NaN, and it names the place."""
+    if bytes(body[:3]) == BOM_UTF8:
+        raise BadRequestError("the request body begins with a byte order mark, which JSON must not have")
     try:
         return json.loads(bytes(body).decode())
     except json.JSONDecodeError as error:

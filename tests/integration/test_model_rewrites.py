@@ -126,6 +126,23 @@ async def test_model_server_gets_the_client_s_bytes_with_another_name(
     await assert_content(gateway, session)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_client_of_http_1_0_reads_its_model_until_the_connection_ends(
+    gateway: Gateway, stream: bool
+) -> None:
+    body = json.dumps({"model": "alias", "prompt": "hello", "max_tokens": 5, "stream": stream}).encode()
+    reader, writer = await asyncio.open_connection(LOOPBACK, gateway.plan.port)
+    writer.write(b"POST /v1/completions HTTP/1.0\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    async with asyncio.timeout(30):
+        head, _, text = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.0 200 ")
+    assert b"transfer-encoding" not in head.lower()
+    assert b'"model":"alias"' in text
+    assert b"target" not in text
+    assert text.endswith(b"data: [DONE]\n\n") is stream
+
+
 async def test_error_about_a_model_that_nobody_serves_passes(
     gateway: Gateway, session: aiohttp.ClientSession
 ) -> None:

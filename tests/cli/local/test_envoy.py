@@ -139,7 +139,7 @@ def test_responses_are_not_sent_to_the_picker_when_not_observed(plan: Plan):
 
 def test_request_trailers_cannot_arrive(plan: Plan):
     assert manager(bootstrap(plan))["codec_type"] == "HTTP1"
-    assert "http_protocol_options" not in manager(bootstrap(plan))
+    assert "enable_trailers" not in manager(bootstrap(plan))["http_protocol_options"]
 
 
 def test_percent_signs_of_a_model_name_are_not_read_as_a_format(plan: Plan):

@@ -326,6 +326,10 @@ def test_made_up_paths_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
             b'{"model": "m"} x',
             "the request body is not valid JSON: Extra data (line 1, column 16, offset 15)",
         ),
+        (
+            b'\xef\xbb\xbf{"model": "m"}',
+            "the request body begins with a byte order mark, which JSON must not have",
+        ),
         (b'{"model": "\xff"}', "the request body is not UTF-8 text (offset 11)"),
         (b"[" * 100_000, "the request body is nested too deeply"),
         (b'{"x":' * 100_000, "the request body is nested too deeply"),
