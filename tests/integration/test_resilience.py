@@ -74,9 +74,9 @@ class Rig:
         found: list[dict[str, Any]] = (await self.page(f"/debug/decisions?limit={newest}"))["decisions"]
         return found[::-1]
 
-    async def act(self, action: str, body: dict[str, Any]) -> None:
-        """Do something to the broken replica."""
-        url = f"http://127.0.0.1:{self.pool.simulator_admin_port}/replicas/{BROKEN}/{action}"
+    async def act(self, action: str, body: dict[str, Any], replica: int = BROKEN) -> None:
+        """Do something to a replica, the broken one unless said otherwise."""
+        url = f"http://127.0.0.1:{self.pool.simulator_admin_port}/replicas/{replica}/{action}"
         async with self.session.post(url, json=body) as answer:
             assert answer.status == 200, await answer.text()
 
@@ -187,6 +187,28 @@ async def test_when_the_first_named_refuses_connections_the_second_serves(tmp_pa
         assert row["listens"], "it is not the scraper that has noticed"
         assert row["ejection"]["state"] == "ejected"
         assert await rig.metric('pointsman_epp_endpoint_failures_total{kind="passed-over"}') == 5
+
+
+@pytest.mark.parametrize("mode", ["FailOpen", "FailClose"])
+async def test_when_all_that_are_named_are_dead_the_failure_mode_decides(tmp_path: Path, mode: str) -> None:
+    text = config(
+        "{fallbackEndpoints: 2, ejection: {enabled: false}}",
+        flags="[--refresh-metrics-interval=10m]",
+        mode=mode,
+    )
+    async with running(tmp_path, text) as rig:
+        dead = {row["address"] for row in (await rig.page("/debug/endpoints"))["endpoints"][:2]}
+        for replica in (0, 1):
+            await rig.act("kill", {}, replica)
+        statuses = await rig.ask(40)
+        decisions = await rig.decisions(40)
+        exhausted = [set(decision["destination"]) == dead for decision in decisions]
+        assert any(exhausted)
+        refused = 200 if mode == "FailOpen" else 503
+        assert statuses == [refused if is_exhausted else 200 for is_exhausted in exhausted]
+        alive = {row["address"] for row in (await rig.page("/debug/endpoints"))["endpoints"]} - dead
+        served = {d["response"]["served"] for d in decisions if d["response"]["status"] == 200}
+        assert served == alive
 
 
 async def test_in_a_pool_that_fails_closed_the_client_s_503_ejects_a_dead_endpoint(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import json
 import os
 import random
@@ -19,6 +21,7 @@ from cli.local.config import parse
 from cli.local.gateway import Gateway
 from cli.local.metrics import sample_value, scrape
 from cli.local.plan import LOOPBACK, Ports, make_plan
+from simulator.headers import BODY_BYTES, BODY_SHA256, ECHO_DIGEST
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -73,6 +76,26 @@ async def test_concurrent_requests_reach_the_pool_of_their_model(
 
     counters = await statistics(gateway, session, "ext_proc")
     assert sum(v for name, v in counters.items() if name.endswith("streams_started")) == REQUESTS
+    for trouble in ("spurious_msgs_received", "server_half_closed", "streams_failed"):
+        assert sum(value for name, value in counters.items() if name.endswith(trouble)) == 0, trouble
+
+
+async def test_five_megabytes_arrive_whole_and_too_much_is_refused_in_words(
+    gateway: Gateway, session: aiohttp.ClientSession
+) -> None:
+    url = f"{gateway.plan.url}/v1/completions"
+    body = b'{"model": "beta", "prompt": "hello", "max_tokens": 1, "user": "%b"}'
+    large = body % random.Random(7).randbytes(2_500_000).hex().encode()
+    async with session.post(url, data=io.BytesIO(large), headers={ECHO_DIGEST: "1"}) as answer:
+        assert answer.status == 200
+        assert answer.headers[BODY_BYTES] == str(len(large))
+        assert answer.headers[BODY_SHA256] == hashlib.sha256(large).hexdigest()
+    too_large = io.BytesIO(body % (b"x" * gateway.plan.max_body_bytes))
+    async with session.post(url, data=too_large) as answer:
+        assert answer.status == 413
+        assert (await answer.json())["error"]["type"] == "invalid_request_error"
+
+    counters = await statistics(gateway, session, "ext_proc")
     for trouble in ("spurious_msgs_received", "server_half_closed", "streams_failed"):
         assert sum(value for name, value in counters.items() if name.endswith(trouble)) == 0, trouble
 
