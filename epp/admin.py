@@ -14,8 +14,8 @@
 
 The pages are callables that the application provides; they run on the event loop and return JSON-able data.
 Long texts are written in slices, with the loop turning in between. The port is open to everybody who reaches
-it, so everything is bounded, connections included, and nothing changes but by reading files that are there
-anyway.
+it, unless clients need certificates, so everything is bounded, connections included, and nothing changes but
+by reading files that are there anyway.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -39,6 +40,7 @@ from prometheus_client.registry import Collector
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.observability.exposition import CONTENT_TYPE, MetricSet
 from dataplane.plugin.base import Plugin
+from dataplane.server_tls import ServerTls, TlsOptions
 from epp.decisions import DecisionQuery
 from epp.diagnostics import MAX_SECONDS, Profiler, stacks
 from epp.interfaces.state import StateDumper
@@ -54,6 +56,7 @@ MAX_ENDPOINTS: Final = 20_000
 MAX_OBJECTS: Final = 5000
 DEFAULT_PROFILE_S: Final = 5
 KEEPALIVE_S: Final = 30.0
+HANDSHAKE_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +89,23 @@ class AdminPages:
 class AdminServer:
     """Serves the pages on one port. ``ConfigError`` from ``start`` when it cannot listen."""
 
-    def __init__(self, host: str, port: int, pages: AdminPages, *, port_flag: str = "--metrics-port") -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        pages: AdminPages,
+        *,
+        port_flag: str = "--metrics-port",
+        tls: TlsOptions | None = None,
+    ) -> None:
         self._host = host
         self._wanted_port = port
         self._port_flag = port_flag
         self._pages = pages
+        self._tls_options = tls
+        self._tls: ServerTls | None = None
+        self.tls_reloads = self.tls_reload_failures = 0
+        """How often a changed certificate was taken, and kept out because it could not be used."""
         self._profiler = Profiler()
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -107,6 +122,8 @@ class AdminServer:
 
     async def start(self) -> None:
         """Listen."""
+        if self._tls_options is not None:
+            self._tls = ServerTls(self._tls_options, self)
         from aiohttp import web  # loaded by a process that serves pages, not by one that imports this module
 
         app = web.Application()
@@ -135,10 +152,14 @@ class AdminServer:
         except BaseException:
             await self.stop()
             raise
+        if self._tls is not None:
+            self._tls.start()
 
     async def stop(self) -> None:
         """Close the port and every connection."""
         self._profiler.stop()
+        if self._tls is not None:
+            self._tls.stop()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -154,14 +175,17 @@ class AdminServer:
         def connection() -> asyncio.Protocol:
             return http() if len(http.connections) < MAX_CONNECTIONS else _Refusal()
 
-        loop = asyncio.get_running_loop()
+        create = partial(
+            asyncio.get_running_loop().create_server,
+            connection,
+            backlog=MAX_CONNECTIONS,
+            ssl=None if self._tls is None else self._tls.context,
+            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_TIMEOUT_S,
+        )
         try:
             if self._host:
-                return await loop.create_server(
-                    connection, self._host, self._wanted_port, backlog=MAX_CONNECTIONS
-                )
-            listener = _all_addresses(self._wanted_port)
-            return await loop.create_server(connection, sock=listener, backlog=MAX_CONNECTIONS)
+                return await create(self._host, self._wanted_port)
+            return await create(sock=_all_addresses(self._wanted_port))
         except OSError as error:
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror or str(error)

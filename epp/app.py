@@ -34,10 +34,10 @@ from dataplane.extproc.health import HealthService, HealthState
 from dataplane.extproc.http2 import Limits, StreamFactory
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
-from dataplane.extproc.tls import TlsOptions
 from dataplane.extproc.transport_metrics import TransportCollector
 from dataplane.files import read_regular_file
 from dataplane.observability import logs
+from dataplane.server_tls import TlsOptions
 from epp.admin import AdminPages, AdminServer
 from epp.assembly import Assembler, bequeath
 from epp.datalayer.report import describe_endpoints
@@ -186,7 +186,9 @@ class Picker:
             ServerOptions(host=options.host, port=options.grpc_health_port, port_flag="--grpc-health-port"),
             HealthService(self.health).services(),
         )
-        self.admin = AdminServer(options.metrics_host, options.metrics_port, self._pages())
+        self.admin = AdminServer(
+            options.metrics_host, options.metrics_port, self._pages(), tls=_metrics_tls(options)
+        )
 
     def _object_files(self) -> ObjectFollower | None:
         options = self.options
@@ -342,6 +344,22 @@ class Picker:
         await self.admin.stop()
         if self.tracing is not None:
             await self.tracing.stop()
+
+
+def _metrics_tls(options: EppOptions) -> TlsOptions | None:
+    """How the metrics port speaks TLS; None = it does not."""
+    if not options.metrics_cert_dir:
+        return None
+    return TlsOptions(
+        cert_path=options.metrics_cert_dir,
+        reload=True,
+        min_version=options.tls_min_version,
+        cipher_suites=options.tls_cipher_suites,
+        alpn=("http/1.1",),
+        client_ca_file=options.metrics_client_ca_file,
+        path_flag="--metrics-cert-dir",
+        client_ca_flag="--metrics-client-ca-file",
+    )
 
 
 def read_config(options: EppOptions) -> bytes:

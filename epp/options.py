@@ -35,22 +35,16 @@ _NO_KUBERNETES: Final = (
     "this build does not watch Kubernetes; list the endpoints in a file and name it in dataLayer.discovery "
     "(file-discovery)"
 )
-_NO_METRICS_TLS: Final = (
-    "this build serves metrics without TLS; leave the flag out and restrict the port with --metrics-host or "
-    "a network policy"
-)
 _ABSENT: Final = {
     "endpoint-selector": _NO_KUBERNETES,
     "endpoint-target-ports": _NO_KUBERNETES,
     "ha-enable-leader-election": "this build elects no leader; run one replica, or several side by side",
-    "metrics-cert-dir": _NO_METRICS_TLS,
-    "metrics-client-ca-file": _NO_METRICS_TLS,
 }
 """Flags that ask for what this build does not have, and what to do instead."""
 
 _NO_EFFECT: Final = {
-    "metrics-endpoint-auth": "metrics and debug pages are served to everybody who reaches the port; restrict "
-    "it with --metrics-host or a network policy",
+    "metrics-endpoint-auth": "tokens are not reviewed, and metrics and debug pages are served to everybody "
+    "who reaches the port; restrict it with --metrics-client-ca-file, --metrics-host or a network policy",
     "grpc-max-send-msg-size": "no message the picker sends is larger than 64 KiB",
     "pool-namespace": "it says which documents of --objects-file count, and there is no such file",
     "zap-stacktrace-level": "tracebacks come with every exception",
@@ -99,9 +93,9 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("enable-cert-reload", Kind.SWITCH, "false", "take a changed certificate without a restart"),
     Flag("tls-min-version", Kind.TEXT, "", "VersionTLS12 or VersionTLS13; older ones mean 1.2"),
     Flag("tls-cipher-suites", Kind.LIST, "", "IANA names of cipher suites, by comma"),
-    Flag("metrics-endpoint-auth", Kind.SWITCH, "true", "token review; no effect, the metrics port is open"),
-    Flag("metrics-cert-dir", Kind.TEXT, "", "TLS of the metrics port; refused, not in this build"),
-    Flag("metrics-client-ca-file", Kind.TEXT, "", "client certificates of the metrics port; refused"),
+    Flag("metrics-endpoint-auth", Kind.SWITCH, "true", "token review; no effect, there is none"),
+    Flag("metrics-cert-dir", Kind.TEXT, "", "folder with tls.crt and tls.key of the metrics port"),
+    Flag("metrics-client-ca-file", Kind.TEXT, "", "authorities of clients of the metrics port; PEM file"),
     Flag("enable-grpc-stream-metrics", Kind.SWITCH, "false", "count ext_proc streams"),
     Flag("legacy-metrics", Kind.SWITCH, "false", "expose metrics under their former names as well"),
     Flag("v", Kind.NUMBER, "2", "verbosity: 2 normal, 3 verbose, 4 debug, 5 trace", short="v"),
@@ -168,6 +162,10 @@ class EppOptions:
     enable_cert_reload: bool = False
     tls_min_version: str = ""
     tls_cipher_suites: tuple[str, ...] = ()
+    metrics_cert_dir: str = ""
+    """When set, the metrics port speaks TLS."""
+    metrics_client_ca_file: str = ""
+    """When set, it serves clients with a certificate of these authorities only."""
     enable_grpc_stream_metrics: bool = False
     legacy_metrics: bool = False
     log_level: int = logging.INFO
@@ -240,6 +238,10 @@ def _check_ports(values: Mapping[str, Any]) -> None:
 def _check_values(values: Mapping[str, Any]) -> None:
     if values["config-file"] and values["config-text"]:
         raise ConfigError("excludes --config-text; give one of them", path="--config-file")
+    if values["metrics-client-ca-file"] and not values["metrics-cert-dir"]:
+        raise ConfigError(
+            "needs --metrics-cert-dir: certificates are shown over TLS only", path="--metrics-client-ca-file"
+        )
     for name in (flag.name for flag in FLAGS if flag.kind is Kind.DURATION):
         seconds = values[name]
         if seconds < 0 or (seconds == 0 and name != "drain-timeout"):

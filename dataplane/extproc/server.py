@@ -22,8 +22,8 @@ from dataplane.errors import ConfigError
 from dataplane.extproc.health import HealthState
 from dataplane.extproc.http2 import Connection, Limits, Services
 from dataplane.extproc.http2.heads import HeadReader
-from dataplane.extproc.tls import ServerTls, TlsOptions
 from dataplane.extproc.transport_metrics import LoopLagMonitor, TransportMetrics
+from dataplane.server_tls import ServerTls, TlsOptions
 
 log = logging.getLogger(__name__)
 

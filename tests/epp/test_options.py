@@ -154,11 +154,7 @@ def test_the_metrics_port_can_have_an_address_of_its_own():
             ["--ha-enable-leader-election"],
             "--ha-enable-leader-election: this build elects no leader; run one",
         ),
-        (
-            ["--metrics-cert-dir=/c"],
-            "--metrics-cert-dir: this build serves metrics without TLS; leave the flag out",
-        ),
-        (["--metrics-client-ca-file=/c"], "--metrics-client-ca-file: this build serves metrics without TLS"),
+        (["--metrics-client-ca-file=/c"], "--metrics-client-ca-file: needs --metrics-cert-dir"),
         (
             ["--lora-info-metric=x"],
             "--lora-info-metric: was removed: name the series of your engine in core-metrics-extractor",
@@ -201,7 +197,7 @@ def test_flags_that_change_nothing_are_accepted_in_silence(argv: list[str]):
     [
         (
             "--metrics-endpoint-auth=true",
-            "--metrics-endpoint-auth has no effect: metrics and debug pages are served",
+            "--metrics-endpoint-auth has no effect: tokens are not reviewed, and metrics",
         ),
         ("--pool-namespace=n", "--pool-namespace has no effect: it says which documents of --objects-file"),
         ("--zap-stacktrace-level=error", "--zap-stacktrace-level has no effect: tracebacks come with every"),

@@ -14,7 +14,7 @@ import pytest
 
 from dataplane.extproc.http2 import Limits
 from dataplane.extproc.server import ServerOptions
-from dataplane.extproc.tls import TlsOptions
+from dataplane.server_tls import TlsOptions
 from tests.dataplane.extproc.running_server import EchoService, running
 
 ROOT = Path(__file__).resolve().parents[3]

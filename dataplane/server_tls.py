@@ -1,10 +1,10 @@
-"""TLS of the ext_proc port: a certificate from files or made up, ALPN h2, and reload without a restart.
+"""TLS of a port: a certificate from files or made up, ALPN, client certificates, reload without a restart.
 
 Without a certificate path the server makes a self-signed certificate in memory, as llm-d does: Envoy
 encrypts and does not verify. With one, ``tls.crt`` and ``tls.key`` in that directory are used; with reload
 on they are looked at once a second (in a thread, since a directory may be on a network). A pair is tried in
 a scratch context first, so a bad one, or half of one, changes nothing; new connections use the new
-certificate, open ones keep theirs.
+certificate, open ones keep theirs. Authorities of client certificates are read once, when the port opens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -28,7 +28,6 @@ from cryptography.x509.oid import NameOID
 
 from dataplane.aside import aside
 from dataplane.errors import ConfigError, did_you_mean
-from dataplane.extproc.transport_metrics import TransportMetrics
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +87,29 @@ class TlsOptions:
     cipher_suites: tuple[str, ...] = ()
     """IANA names for TLS 1.2; empty for OpenSSL's defaults. The suites of TLS 1.3 are always on."""
 
+    alpn: tuple[str, ...] = ("h2",)
+    """Protocols to agree on, preferred ones first."""
+
+    client_ca_file: str = ""
+    """Authorities one of which must have signed a client's certificate; empty = clients need none."""
+
+    path_flag: str = "--cert-path"
+    """Flag that ``cert_path`` comes from, for errors; so the next one."""
+
+    client_ca_flag: str = ""
+
+
+class ReloadCounts(Protocol):
+    """Where reloads are counted."""
+
+    tls_reloads: int
+    tls_reload_failures: int
+
 
 class ServerTls:
     """The SSL context of a server, kept up to date with its files."""
 
-    def __init__(self, options: TlsOptions, metrics: TransportMetrics) -> None:
+    def __init__(self, options: TlsOptions, metrics: ReloadCounts) -> None:
         self._options = options
         self._minimum_version = _minimum_version(options)
         self._metrics = metrics
@@ -102,6 +119,8 @@ class ServerTls:
         self._seen: object = None
         self._watcher: asyncio.Task[None] | None = None
         self.context = self._new_context()
+        if options.client_ca_file:
+            self._require_clients()
         if self._files:
             self._seen = _signature(self._files)
             self._load_first()
@@ -134,8 +153,20 @@ class ServerTls:
             raise ConfigError(
                 f"cannot use {error.filename or self._options.cert_path}: {reason}; "
                 "the directory must hold a matching tls.crt and tls.key in PEM form",
-                path="--cert-path",
+                path=self._options.path_flag,
             ) from error
+
+    def _require_clients(self) -> None:
+        options = self._options
+        try:
+            self.context.load_verify_locations(options.client_ca_file)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"cannot use {options.client_ca_file}: {reason}; it must hold certificates in PEM form",
+                path=options.client_ca_flag,
+            ) from error
+        self.context.verify_mode = ssl.CERT_REQUIRED
 
     async def _watch(self) -> None:
         while True:
@@ -164,7 +195,7 @@ class ServerTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum_version
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        context.set_alpn_protocols(["h2"])
+        context.set_alpn_protocols(list(self._options.alpn))
         ciphers = _openssl_names(self._options.cipher_suites)
         if ciphers:
             try:

@@ -12,11 +12,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from dataplane import server_tls as tls
 from dataplane.errors import ConfigError
-from dataplane.extproc import tls
 from dataplane.extproc.server import ServerOptions
-from dataplane.extproc.tls import ServerTls, TlsOptions, self_signed
 from dataplane.extproc.transport_metrics import TransportMetrics
+from dataplane.server_tls import ServerTls, TlsOptions, self_signed
 from tests.dataplane.extproc.http2_client import PREFACE, settings
 from tests.dataplane.extproc.running_server import EchoService, Running, running
 
