@@ -57,6 +57,8 @@ def head(decision: Mapping[str, Any]) -> Iterator[str]:
 
 def before_profiles(decision: Mapping[str, Any]) -> Iterator[str]:
     """Pool, prefix matches, screeners and admitters."""
+    if decision.get("incomplete"):
+        yield f"the trace is incomplete: {decision['incomplete']}"
     pool = decision.get("pool")
     if pool is not None:
         away = [f"{pool[word]} {word}" for word in ("gone", "ejected") if pool[word]]

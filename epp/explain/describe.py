@@ -110,6 +110,8 @@ def _traced(trace: DecisionTrace) -> dict[str, Any]:
         ],
         "profiles": {profile.name: _traced_profile(profile, trace) for profile in trace.profiles},
     }
+    if trace.incomplete:
+        shown["incomplete"] = trace.incomplete
     if trace.destination:
         shown["destination"] = [spec.key for spec in trace.destination]
         shown["primaryProfile"] = trace.primary

@@ -182,6 +182,7 @@ class DecisionTrace:
         "destination",
         "ejected",
         "gone",
+        "incomplete",
         "left_out",
         "matches",
         "now",
@@ -213,6 +214,8 @@ class DecisionTrace:
         self.prefill = ""
         self.decision = ""
         self.left_out: list[str] = []
+        self.incomplete = ""
+        """Why what the decision was based on is not shown; empty when it is."""
         self._partial: Mapping[str, ProfileResult | None] = {}
         self._failures: Mapping[str, RequestError] = {}
 
@@ -253,9 +256,30 @@ class DecisionTrace:
         result: SchedulingResult | None,
     ) -> None:
         """Copy what the decision, or the failure to decide, was based on; nothing is booked yet."""
+        if result is not None:
+            self.destination = [endpoint.spec for endpoint in result.destinations]
+            self.primary, self.prefill, self.decision = result.primary, result.prefill, result.decision
+            self.left_out = list(result.left_out)
+        try:
+            self._copy(request, candidates, profiles, result)
+        except Exception as error:  # noqa: BLE001 - as with reasons: what plugins leave may be odd
+            self.incomplete = f"{type(error).__name__}: {error}"
+        self._partial, self._failures = {}, {}
+
+    def _copy(
+        self,
+        request: InferenceRequest,
+        candidates: Candidates,
+        profiles: Mapping[str, RunnableProfile],
+        result: SchedulingResult | None,
+    ) -> None:
         matches = [(key, v) for key, v in request.attributes.items() if isinstance(v, PrefixMatch)]
         self.matches = [
-            MatchTrace(key.producer or DEFAULT_PRODUCERS[key.type_name], match.total, match.block_size)
+            MatchTrace(
+                key.producer or DEFAULT_PRODUCERS.get(key.type_name, key.type_name),
+                match.total,
+                match.block_size,
+            )
             for key, match in matches
         ]
         found = [match for _, match in matches]
@@ -273,11 +297,6 @@ class DecisionTrace:
                 if isinstance(error, FiltersDrainedError):
                     traced.filters = _filter_steps(request, candidates, profile, error.filters)
             self.profiles.append(traced)
-        if result is not None:
-            self.destination = [endpoint.spec for endpoint in result.destinations]
-            self.primary, self.prefill, self.decision = result.primary, result.prefill, result.decision
-            self.left_out = list(result.left_out)
-        self._partial, self._failures = {}, {}
 
 
 def _filter_steps(

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from cli.explain_table import render
 from dataplane.errors import BadRequestError, ResourceExhaustedError, ServiceUnavailableError
 from dataplane.extproc.events import Proceed, Reject
 from dataplane.extproc.exchange import Ending, HttpRequest
 from dataplane.headers import EXPLAIN, Headers
+from dataplane.plugin.base import DataKey, PluginInfo, PluginParams
 from epp.explain.policy import ExplainPolicy
-from epp.interfaces.endpoint import EndpointSpec
+from epp.interfaces.attributes import PrefixMatch
+from epp.interfaces.endpoint import Candidates, EndpointSpec, Floats
+from epp.interfaces.request import InferenceRequest
+from epp.interfaces.scheduling import ScorerCategory
 from epp.interfaces.trace import MAX_REMOVED, MAX_ROWS
 from tests.support.labelled import labelled_table
+from tests.support.plugins import Base
 from tests.support.pool import make_table
 from tests.support.request_path import BODY, Rig, destination, response
+from tests.support.request_plugins import REQUEST_REGISTRY
 
 SCORERS = """
 - type: queue-scorer
@@ -27,6 +34,14 @@ ROLES = """
 - type: decode-filter
 - type: queue-scorer
 """
+
+
+class MatchingParams(PluginParams, frozen=True):
+    """How many values its match has."""
+
+    values: int = 2
+
+
 ALWAYS = ExplainPolicy(1.0, "off")
 ID = ("x-request-id", "r1")
 ASK = (EXPLAIN, "true")
@@ -284,3 +299,43 @@ schedulingProfiles:
     shown = newest(rig)
     assert (shown["decision"], shown["leftOut"], shown["prefillProfile"]) == ("prefill-decode", [], "prefill")
     assert shown["profiles"]["prefill"]["picked"] == ["10.0.0.2:8000"]
+
+
+class MatchingScorer(Base):
+    """Leaves a prefix match of its own kind, with as many values as it is told to."""
+
+    info: ClassVar = PluginInfo("matching-scorer", MatchingParams)
+    category: ClassVar = ScorerCategory.BALANCE
+
+    def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
+        same = Candidates(candidates.table, candidates.slots)
+        match = PrefixMatch(same, np.ones(self.params.values), 7, 16)
+        request.put(DataKey("OwnMatch"), match)
+        return np.zeros(len(candidates))
+
+
+def rig_with_match(monkeypatch: pytest.MonkeyPatch, values: int) -> Rig:
+    registry = REQUEST_REGISTRY.extended({"matching-scorer": f"{__name__}:MatchingScorer"})
+    monkeypatch.setattr("tests.support.request_path.REQUEST_REGISTRY", registry)
+    return Rig(f"- {{type: matching-scorer, parameters: {{values: {values}}}}}", explain=ALWAYS)
+
+
+def test_a_match_of_a_kind_of_its_own_is_named_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_with_match(monkeypatch, 2)
+    rig.ask(ID)
+    shown = newest(rig)
+    assert "incomplete" not in shown
+    assert shown["prefixMatches"] == [{"producer": "OwnMatch", "totalBlocks": 7, "blockSizeTokens": 16}]
+    rows = shown["profiles"]["default"]["candidates"]
+    assert [row["matchedBlocks"] for row in rows] == [{"OwnMatch": 1.0}] * 2
+
+
+def test_a_decision_that_cannot_be_traced_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_with_match(monkeypatch, 5)
+    exchange, answer = rig.ask(ID)
+    assert destination(answer) in newest(rig)["destination"]
+    exchange.on_end(Ending.NATURAL)
+    shown = newest(rig)
+    assert shown["incomplete"].startswith("ValueError: ")
+    assert shown["response"]["ending"] == "natural"
+    assert "the trace is incomplete: " in render(shown)
