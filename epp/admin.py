@@ -358,11 +358,11 @@ async def _listing(request: web.Request, decisions: Iterable[Any]) -> web.Stream
 
 
 def _encoded(data: Any) -> bytes:
-    """Indented JSON. Text that is no Unicode, as a client may send it, is escaped."""
+    """Indented JSON. Of text that is no Unicode, such as the name of a file, what is none becomes "?"."""
     try:
         raw = msgspec.json.encode(data, enc_hook=_plain)
     except UnicodeEncodeError:
-        raw = json.dumps(data, default=_plain, ensure_ascii=True).encode()
+        raw = json.dumps(data, default=_plain, ensure_ascii=False).encode("utf-8", "replace")
     return msgspec.json.format(raw, indent=2)
 
 

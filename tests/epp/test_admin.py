@@ -316,6 +316,15 @@ async def test_a_reload_answers_with_what_is_wrong(process: Process, server: Adm
             assert answer.status == 405
 
 
+async def test_a_problem_with_the_odd_name_of_a_file_is_shown(process: Process, server: AdminServer):
+    process.reason = "objects/\udcff\n.yaml: \U0001f600"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"http://127.0.0.1:{server.port}/debug/reload") as answer,
+    ):
+        assert (answer.status, await answer.json()) == (400, {"refused": ["objects/?\n.yaml: \U0001f600"]})
+
+
 async def test_stacks_and_profiles_are_text(get: Get):
     status, text = await get("/debug/stacks")
     assert (status, "thread MainThread\n" in text) == (200, True)

@@ -179,3 +179,27 @@ async def test_client_that_leaves_ends_the_exchange(tmp_path):
             writer.close()
             assert await edge.ending() is Ending.DISCONNECT, listener
             assert edge.made[0].requests == []
+
+
+@pytest.mark.parametrize("listener", ["full duplex", "streamed", "none"])
+async def test_broken_upstream_and_client_that_leaves_cannot_be_told_apart(tmp_path, listener):
+    """After the head of a response Envoy says nothing of why it ends: nobody can be blamed for it."""
+    async with gateway(tmp_path) as edge:
+        edge.settings = {"decision": DECISION, "response": ANSWER}
+        told = []
+        for path in ("/broken", "/endless"):
+            edge.made.clear()
+            reader, writer = await asyncio.open_connection("127.0.0.1", edge.envoy.ports[listener])
+            writer.write(post(path, b"{}"))
+            async with asyncio.timeout(30):
+                await reader.readuntil(b"abc")
+                if path == "/broken":
+                    edge.upstream.may_break.set()
+                    assert not (await reader.read()).endswith(b"0\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+            ending = await edge.ending()
+            (made,) = edge.made
+            told.append((ending, made.chunks, [response.status for response in made.responses]))
+        assert told[0] == told[1]
+        assert told[0][0] is (Ending.NATURAL if listener == "none" else Ending.DISCONNECT)

@@ -261,6 +261,7 @@ class Upstream:
 
     def __init__(self) -> None:
         self.seen: list[Message] = []
+        self.may_break = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -272,6 +273,11 @@ class Upstream:
                     writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
                 elif path == "/trailers":
                     await self._answer_with_trailers(writer)
+                elif path in {"/broken", "/endless"}:
+                    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+                    if path == "/broken":
+                        await self.may_break.wait()
+                        break
                 else:
                     body = message.body or b'{"data":[]}'
                     head = (
