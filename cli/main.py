@@ -20,12 +20,17 @@ SUBCOMMANDS = {
     "explain": ("cli.explain", "show why a request goes where it does"),
     "sim": ("cli.sim", "run simulated model servers"),
     "bench": ("cli.bench", "measure the gateway"),
+    "controlplane": ("cli.controlplane", "set up and run the control plane"),
+    "apply": ("cli.documents", "create or change what documents describe, through the control plane"),
+    "diff": ("cli.documents", "show what applying documents would change"),
+    "export": ("cli.documents", "print everything the control plane holds as documents"),
+    "get": ("cli.documents", "print objects of a kind, or one of them"),
     "version": ("cli.version", "print the version"),
 }
 
 FLAGS = ("--help", "--version")
 
-OWN_PACKAGES = frozenset({"benchmarks", "cli", "dataplane", "epp", "simulator"})
+OWN_PACKAGES = frozenset({"benchmarks", "cli", "controlplane", "dataplane", "epp", "simulator"})
 
 USAGE_ERROR = 2
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PACKAGES = ("dataplane", "epp", "simulator", "cli", "benchmarks")
+PACKAGES = ("dataplane", "epp", "simulator", "controlplane", "cli", "benchmarks")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,8 +28,13 @@ class Module(NamedTuple):
 
 @cache
 def shipped() -> tuple[Module, ...]:
-    """The modules of the packages that are installed, in path order."""
-    files = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    """The modules of the packages that are installed, in path order; not those that a program writes."""
+    files = sorted(
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path.parent.name != "migrations"
+    )
     sources = [(str(path.relative_to(ROOT)), path.read_text()) for path in files]
     return tuple(Module(path, source, ast.parse(source, path)) for path, source in sources)
 

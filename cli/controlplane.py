@@ -1,0 +1,139 @@
+"""`pointsman controlplane`: set the control plane up, run it, and let people in.
+
+These commands work on the database itself, so whoever may run them here is trusted. Everything else goes
+through the API (`pointsman apply`, `diff`, `export`, `get`).
+"""
+
+import argparse
+import os
+import signal
+import sys
+from datetime import timedelta
+from functools import partial
+
+from cli.arguments import Parser, Run, Subparsers
+from dataplane.errors import ConfigError
+
+DEFAULT_PORT = 8800
+FAILED = 1
+FIRST_TOKEN = "first"  # noqa: S105 - the token's name
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the `controlplane` subcommand."""
+    parser = subparsers.add_parser(
+        "controlplane", help="set up and run the control plane", description=__doc__
+    )
+    commands = parser.add_subparsers(parser_class=Parser, required=True, metavar="COMMAND")
+    init = commands.add_parser("init", help="make or renew the database, and an administrator at first")
+    init.add_argument("--admin", default="admin", metavar="NAME", help="the administrator (default: admin)")
+    init.set_defaults(run=partial(with_django, run_init))
+    serve = commands.add_parser("serve", help="answer the API")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"default: {DEFAULT_PORT}; 0 = any")
+    serve.set_defaults(run=partial(with_django, run_serve))
+    user = commands.add_parser("user", help="let somebody in, or change the role")
+    user.add_argument("name")
+    user.add_argument("--role", default="viewer", choices=["viewer", "operator", "admin"])
+    user.set_defaults(run=partial(with_django, run_user))
+    token = commands.add_parser("token", help="a new API token for a user, shown once")
+    token.add_argument("user")
+    token.add_argument("name", help="what the token is for")
+    token.add_argument("--days", type=int, metavar="N", help="how long it holds (default: until revoked)")
+    token.add_argument("--revoke", action="store_true", help="take the token of this name back")
+    token.set_defaults(run=partial(with_django, run_token))
+
+
+def with_django(run: Run, arguments: argparse.Namespace) -> int:
+    """Run a command with the control plane's settings loaded; what it refuses is one line on stderr."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+    try:
+        import django
+
+        django.setup()
+        from django.db import DatabaseError
+
+        from controlplane.core.errors import ServiceError
+    except ConfigError as error:
+        sys.stderr.write(f"pointsman controlplane: error: {error}\n")
+        return FAILED
+    try:
+        return run(arguments)
+    except ServiceError as error:
+        sys.stderr.write(f"pointsman controlplane: error: {error.message}\n")
+    except DatabaseError as error:
+        hint = "run 'pointsman controlplane init' first, and see DATABASE_URL"
+        sys.stderr.write(f"pointsman controlplane: error: the database refuses: {error}; {hint}\n")
+    return FAILED
+
+
+def run_init(arguments: argparse.Namespace) -> int:
+    """Migrate; while there is nobody who could let others in, make an administrator and print a token."""
+    from django.core.management import call_command
+
+    from controlplane.core import tokens, users
+    from controlplane.core.models import User
+    from controlplane.core.roles import Role
+
+    call_command("migrate", interactive=False, verbosity=0)
+    if User.objects.filter(role=Role.ADMIN, is_active=True).exists():
+        print("the database is up to date")
+        return 0
+    admin = users.put(users.SYSTEM, arguments.admin, Role.ADMIN)
+    issued = tokens.issue(users.SYSTEM, admin, FIRST_TOKEN)
+    print(f"administrator {admin.username}; this token is shown once:\n{issued.text}")
+    return 0
+
+
+def run_serve(arguments: argparse.Namespace) -> int:
+    """Serve until a signal ends it."""
+    import uvicorn
+
+    if not 0 <= arguments.port <= 65535:
+        sys.stderr.write(f"pointsman controlplane serve: error: --port: {arguments.port} is no port\n")
+        return 2
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _already_handled)
+    uvicorn.run(
+        "controlplane.asgi:application",
+        host=arguments.host,
+        port=arguments.port,
+        log_level="info",
+        server_header=False,
+        lifespan="off",
+    )
+    return 0
+
+
+def _already_handled(number: int, frame: object) -> None:
+    """uvicorn ends in order on a signal and then raises it again; it has done its work by then."""
+
+
+def run_user(arguments: argparse.Namespace) -> int:
+    """Make a user, or give an existing one another role."""
+    from controlplane.core import users
+    from controlplane.core.roles import Role
+
+    user = users.put(users.SYSTEM, arguments.name, Role(arguments.role))
+    print(f"{user.username} is {user.role}")
+    return 0
+
+
+def run_token(arguments: argparse.Namespace) -> int:
+    """Issue or revoke a token."""
+    from django.utils import timezone
+
+    from controlplane.core import tokens, users
+
+    user = users.find(arguments.user)
+    if arguments.revoke:
+        tokens.revoke(users.SYSTEM, user, arguments.name)
+        print(f"token {arguments.name} of {user.username} is revoked")
+        return 0
+    days = arguments.days
+    if days is not None and not 0 < days <= 3650:
+        sys.stderr.write(f"pointsman controlplane token: error: --days: {days} is not 1 to 3650\n")
+        return 2
+    until = None if days is None else timezone.now() + timedelta(days=days)
+    print(tokens.issue(users.SYSTEM, user, arguments.name, until).text)
+    return 0

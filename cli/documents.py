@@ -1,0 +1,145 @@
+"""`pointsman apply`, `diff`, `export` and `get`: the control plane's objects as documents, over its API."""
+
+import argparse
+import json
+import os
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from cli.arguments import Subparsers
+
+DEFAULT_URL: Final = "http://127.0.0.1:8800"
+URL: Final = "POINTSMAN_URL"
+TOKEN: Final = "POINTSMAN_TOKEN"  # noqa: S105 - the variable's name
+TIMEOUT_S: Final = 30.0
+MAX_ANSWER_BYTES: Final = 256 << 20
+PAGE: Final = 500
+FAILED: Final = 1
+ASKED_WRONGLY: Final = 2
+SIGNS: Final = {"create": "+", "update": "~", "unchanged": " "}
+KINDS: Final = {
+    "inferenceobjective": "objectives",
+    "inferencemodelrewrite": "modelrewrites",
+}
+"""Other names of what the API's addresses call the kinds."""
+
+
+class RefusedError(Exception):
+    """The control plane cannot be reached, or refuses; the text says why, line by line."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the four subcommands."""
+    apply = subparsers.add_parser("apply", help="create or change what documents describe")
+    apply.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON documents; - is stdin")
+    apply.add_argument("--dry-run", action="store_true", help="only show what would change")
+    apply.set_defaults(run=partial(guarded, "apply", run_apply))
+    diff = subparsers.add_parser("diff", help="show what applying documents would change")
+    diff.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON documents; - is stdin")
+    diff.set_defaults(run=partial(guarded, "diff", run_apply), dry_run=True)
+    export = subparsers.add_parser("export", help="print everything as documents")
+    export.set_defaults(run=partial(guarded, "export", run_export))
+    get = subparsers.add_parser("get", help="print objects of a kind, or one of them")
+    get.add_argument("kind", help="objectives, modelrewrites, or the kind's own name")
+    get.add_argument("name", nargs="?", help="one object; without it all")
+    get.set_defaults(run=partial(guarded, "get", run_get))
+    for parser in (apply, diff, export, get):
+        parser.add_argument("--url", default=None, help=f"the control plane (default: ${URL}, {DEFAULT_URL})")
+        parser.description = f"The token is read from ${TOKEN}."
+
+
+def guarded(name: str, run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Turn a refusal into lines on stderr and an exit code."""
+    try:
+        return run(arguments)
+    except RefusedError as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"pointsman {name}: error: {line}\n")
+        return FAILED
+    except OSError as error:
+        sys.stderr.write(f"pointsman {name}: error: {error.filename}: {error.strerror}\n")
+        return ASKED_WRONGLY
+
+
+def run_apply(arguments: argparse.Namespace) -> int:
+    """Apply files together, or plan to."""
+    texts = [sys.stdin.read() if name == "-" else Path(name).read_text() for name in arguments.files]
+    query = "?dry_run=true" if arguments.dry_run else ""
+    plan = call(arguments, "POST", f"apply{query}", "\n---\n".join(texts))
+    for step in plan["steps"]:
+        print(f"{SIGNS[step['action']]} {step['kind']} {step['name']}: {step['action']}")
+        for change in step["changes"]:
+            print(f"    {change['path']}: {shown(change['before'])} -> {shown(change['after'])}")
+    return 0
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Print everything as YAML."""
+    import yaml
+
+    documents = call(arguments, "GET", "export")["documents"]
+    sys.stdout.write(yaml.safe_dump_all(documents, sort_keys=False) if documents else "")
+    return 0
+
+
+def run_get(arguments: argparse.Namespace) -> int:
+    """Print objects as YAML."""
+    import yaml
+
+    plural = urllib.parse.quote(KINDS.get(arguments.kind.lower(), arguments.kind), safe="")
+    if arguments.name is not None:
+        found = [call(arguments, "GET", f"{plural}/{urllib.parse.quote(arguments.name, safe='')}")]
+    else:
+        found = []
+        while True:
+            page = call(arguments, "GET", f"{plural}?limit={PAGE}&offset={len(found)}")
+            found += page["items"]
+            if not page["items"] or len(found) >= page["total"]:
+                break
+    sys.stdout.write(yaml.safe_dump_all(found, sort_keys=False) if found else "")
+    return 0
+
+
+def shown(value: Any) -> str:
+    """One side of a change."""
+    return "absent" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def call(arguments: argparse.Namespace, method: str, path: str, text: str | None = None) -> Any:
+    """One request to the API. `RefusedError` when there is no good answer."""
+    base = (arguments.url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
+    token = os.environ.get(TOKEN, "")
+    if not base.startswith(("http://", "https://")):
+        raise RefusedError(f"{base} is no http or https URL")
+    if not token:
+        raise RefusedError(f"set {TOKEN} to an API token; 'pointsman controlplane token' makes one")
+    headers = {"Authorization": f"Bearer {token}", "X-Pointsman-Channel": "cli"}
+    if text is not None:
+        headers["Content-Type"] = "application/yaml"
+    data = None if text is None else text.encode("utf-8", "surrogateescape")
+    request = urllib.request.Request(f"{base}/api/v1/{path}", data, headers, method=method)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - checked above
+            return json.loads(answer.read(MAX_ANSWER_BYTES))
+    except urllib.error.HTTPError as error:
+        raise RefusedError(_refusal(error)) from None
+    except (urllib.error.URLError, TimeoutError) as error:
+        reason = getattr(error, "reason", error)
+        raise RefusedError(f"{base} cannot be reached: {reason}") from None
+    except ValueError as error:
+        raise RefusedError(f"{base} does not answer as a control plane does: {error}") from None
+
+
+def _refusal(error: urllib.error.HTTPError) -> str:
+    try:
+        body = json.loads(error.read(MAX_ANSWER_BYTES))
+        lines = [f"{detail['path']}: {detail['message']}" for detail in body["details"]]
+        return "\n".join(lines or [body["message"]])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {error.code}"

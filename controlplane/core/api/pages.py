@@ -1,0 +1,69 @@
+"""Long lists in pages, and the questions a list can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from django.db.models import Model, QuerySet
+from rest_framework.request import Request
+
+from controlplane.core.errors import InvalidError
+from dataplane.errors import ConfigError
+
+M = TypeVar("M", bound=Model)
+
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 500
+MAX_OFFSET: Final = 1_000_000
+
+
+def page(
+    request: Request,
+    rows: QuerySet[M],
+    describe: Callable[[M], Any],
+    *,
+    orders: Mapping[str, str],
+    filters: Mapping[str, str],
+) -> dict[str, Any]:
+    """One page. ``orders`` and ``filters`` name what may be asked for, and the column it stands for.
+
+    ``InvalidError`` for a parameter that is not known or has no sensible value.
+    """
+    problems: list[ConfigError] = []
+    known = {"limit", "offset", "order", *filters}
+    problems.extend(
+        ConfigError(f"is no parameter here; use {', '.join(sorted(known))}", path=name)
+        for name in request.query_params
+        if name not in known
+    )
+    limit = _number(request, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT, problems)
+    offset = _number(request, "offset", 0, 0, MAX_OFFSET, problems)
+    order = request.query_params.get("order", "")
+    column = orders.get(order.removeprefix("-"))
+    if order and column is None:
+        listed = ", ".join(orders)
+        problems.append(ConfigError(f"must be one of {listed}, or one of them with - in front", path="order"))
+    if problems:
+        raise InvalidError.of(problems)
+    for name, lookup in filters.items():
+        if name in request.query_params:
+            value = request.query_params[name]
+            rows = rows.none() if "\x00" in value else rows.filter(**{lookup: value})
+    if column is not None:
+        rows = rows.order_by(f"-{column}" if order.startswith("-") else column)
+    found = list(rows[offset : offset + limit])
+    total = offset + len(found) if found and len(found) < limit else rows.count()
+    return {"items": [describe(row) for row in found], "total": total, "limit": limit, "offset": offset}
+
+
+def _number(
+    request: Request, name: str, default: int, least: int, most: int, problems: list[ConfigError]
+) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+        problems.append(ConfigError(f"must be a number from {least} to {most}", path=name))
+        return default
+    return int(text)

@@ -1,0 +1,51 @@
+"""Bodies of requests: one JSON or YAML value, whatever the content type calls it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+import yaml
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import BaseParser
+
+from dataplane.config.documents import split_documents
+
+
+class DocumentParser(BaseParser):
+    """JSON, and YAML where the content type says so; several YAML documents are a list."""
+
+    media_type = "*/*"
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The value. ``ParseError`` says where the text stops making sense."""
+        try:
+            text = stream.read().decode()
+        except UnicodeDecodeError as error:
+            raise ParseError(f"the body is not UTF-8 (byte {error.start})") from None
+        if "yaml" in (media_type or ""):
+            return _yaml(text)
+        try:
+            return json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise ParseError(f"the body is not JSON: {error}") from None
+
+
+def _yaml(text: str) -> Any:
+    found = []
+    for document in split_documents(text):
+        try:
+            found.append(yaml.safe_load(document.text))
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            raise ParseError(f"{document.place} is not YAML: {error}") from None
+    return found[0] if len(found) == 1 else found
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")

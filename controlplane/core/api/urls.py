@@ -1,0 +1,27 @@
+"""The addresses of ``/api/v1/``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.urls import URLPattern, path
+from drf_spectacular.views import SpectacularAPIView
+
+from controlplane.core.api.resources import routes
+from controlplane.core.api.views import ApplyView, AuditView, ExportView, WhoAmIView
+from controlplane.core.kinds import KINDS
+
+FILTERS: Final[dict[str, dict[str, str]]] = {
+    "InferenceObjective": {"pool": "pool", "name": "name"},
+    "InferenceModelRewrite": {"pool": "pool", "name": "name"},
+}
+"""Kind -> query parameter -> look-up."""
+
+urlpatterns: list[URLPattern] = [
+    path("apply", ApplyView.as_view(), name="apply"),
+    path("export", ExportView.as_view(), name="export"),
+    path("audit", AuditView.as_view(), name="audit"),
+    path("whoami", WhoAmIView.as_view(), name="whoami"),
+    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    *(route for service in KINDS.all() for route in routes(service, FILTERS[service.kind])),
+]

@@ -1,0 +1,182 @@
+"""What the API offers besides single objects: sets of documents, who am I, tokens, and the audit log."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import yaml
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from controlplane.core import documents
+from controlplane.core.api import openapi
+from controlplane.core.api.pages import page
+from controlplane.core.api.resources import actor_of
+from controlplane.core.errors import InvalidError
+from controlplane.core.models import AuditEntry
+from controlplane.core.roles import Action, require
+from dataplane.errors import ConfigError
+
+_SET: Final = {
+    "oneOf": [
+        {"type": "array", "items": {"type": "object"}},
+        {
+            "type": "object",
+            "required": ["documents"],
+            "properties": {"documents": {"type": "array", "items": {"type": "object"}}},
+        },
+        {"type": "object", "required": ["kind"], "description": "one document"},
+    ]
+}
+_PLAN: Final = {
+    "type": "object",
+    "required": ["applied", "steps"],
+    "properties": {
+        "applied": {"type": "boolean"},
+        "steps": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["kind", "name", "action", "changes"],
+                "properties": {
+                    "kind": {"type": "string"},
+                    "name": {"type": "string"},
+                    "action": {"type": "string", "enum": ["create", "update", "unchanged"]},
+                    "changes": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["path", "before", "after"],
+                            "properties": {"path": {"type": "string"}, "before": {}, "after": {}},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+_AUDITED: Final = {
+    "type": "object",
+    "required": ["id", "at", "actor", "channel", "action", "kind", "name", "before", "after"],
+    "properties": {
+        "id": {"type": "integer"},
+        "at": {"type": "string", "format": "date-time"},
+        **{name: {"type": "string"} for name in ("actor", "channel", "action", "kind", "name")},
+        "before": {"type": ["object", "null"]},
+        "after": {"type": ["object", "null"]},
+    },
+}
+
+
+class ApplyView(APIView):
+    """Applies a set of documents, all of it or nothing."""
+
+    @extend_schema(
+        operation_id="apply",
+        tags=["documents"],
+        parameters=[OpenApiParameter("dry_run", {"type": "boolean"}, description="only plan")],
+        request=openapi.body(_SET),
+        responses=openapi.answers({200: _PLAN}, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """Plan, and unless ``dry_run`` is true, do it."""
+        raw: Any = request.data
+        if isinstance(raw, dict):
+            raw = raw["documents"] if set(raw) == {"documents"} else [raw]
+        if not isinstance(raw, list):
+            raise InvalidError.of([ConfigError("must be a list of documents", path="documents")])
+        text = request.query_params.get("dry_run", "false").lower()
+        if text not in {"true", "false"}:
+            raise InvalidError.of([ConfigError("must be true or false", path="dry_run")])
+        plan = documents.apply(actor_of(request), raw, dry_run=text == "true")
+        return Response(msgspec.to_builtins(plan))
+
+
+class ExportView(APIView):
+    """Everything as documents."""
+
+    @extend_schema(
+        operation_id="export",
+        tags=["documents"],
+        parameters=[OpenApiParameter("format", {"type": "string", "enum": ["json", "yaml"]})],
+        responses=openapi.answers(
+            {
+                200: {
+                    "type": "object",
+                    "properties": {"documents": {"type": "array", "items": {"type": "object"}}},
+                }
+            },
+            422,
+        ),
+    )
+    def get(self, request: Request) -> Response | HttpResponse:
+        """As JSON, or as YAML that a picker reads as its objects file."""
+        kind = request.query_params.get("format", "json")
+        if kind not in {"json", "yaml"}:
+            raise InvalidError.of([ConfigError("must be json or yaml", path="format")])
+        found = documents.export(actor_of(request))
+        if kind == "json":
+            return Response({"documents": found})
+        return HttpResponse(yaml.safe_dump_all(found, sort_keys=False), content_type="application/yaml")
+
+
+class WhoAmIView(APIView):
+    """The caller."""
+
+    @extend_schema(
+        operation_id="whoami",
+        tags=["access"],
+        responses=openapi.answers(
+            {
+                200: {
+                    "type": "object",
+                    "required": ["name", "role", "channel"],
+                    "properties": {name: {"type": "string"} for name in ("name", "role", "channel")},
+                }
+            }
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        """Name, role and channel."""
+        actor = actor_of(request)
+        return Response({"name": actor.name, "role": actor.role, "channel": actor.channel})
+
+
+class AuditView(APIView):
+    """The audit log."""
+
+    @extend_schema(
+        operation_id="audit_list",
+        tags=["access"],
+        parameters=[
+            OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500}),
+            OpenApiParameter("offset", {"type": "integer", "minimum": 0}),
+            OpenApiParameter("order", {"type": "string", "enum": ["id", "-id"]}),
+            *(OpenApiParameter(name, str) for name in ("actor", "action", "kind", "name")),
+        ],
+        responses=openapi.answers({200: openapi.page(_AUDITED)}, 422),
+    )
+    def get(self, request: Request) -> Response:
+        """Newest first."""
+        require(actor_of(request), Action.READ, "AuditEntry")
+        same = {name: name for name in ("actor", "action", "kind", "name")}
+        rows = AuditEntry.objects.all()
+        return Response(page(request, rows, _entry, orders={"id": "id"}, filters=same))
+
+
+def _entry(row: AuditEntry) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "at": row.at.isoformat(),
+        "actor": row.actor,
+        "channel": row.channel,
+        "action": row.action,
+        "kind": row.kind,
+        "name": row.name,
+        "before": row.before,
+        "after": row.after,
+    }

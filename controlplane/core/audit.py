@@ -1,0 +1,25 @@
+"""Writes down who changed what. Services call it inside the transaction of the change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.core.models import AuditEntry
+from controlplane.core.roles import Actor
+
+Document = dict[str, Any]
+
+
+def record(
+    actor: Actor, action: str, kind: str, name: str, *, before: Document | None, after: Document | None
+) -> None:
+    """One entry. The documents must be free of secrets."""
+    AuditEntry.objects.create(
+        actor=actor.name,
+        channel=actor.channel,
+        action=action,
+        kind=kind,
+        name=name,
+        before=before,
+        after=after,
+    )

@@ -1,0 +1,153 @@
+"""Sets of documents: planned first, then applied as a whole or not at all; and everything as documents.
+
+A plan says of each document what applying it would do. It is made by doing it in a transaction that is
+rolled back, so plan and deed cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from django.db import transaction
+
+from controlplane.core.errors import Detail, InvalidError, MissingError, ServiceError
+from controlplane.core.kinds import KINDS, Kinds, Service
+from controlplane.core.resources import Document
+from controlplane.core.roles import Actor
+from dataplane.errors import did_you_mean
+
+MAX_DOCUMENTS: Final = 5000
+
+ABSENT: Final = None
+"""Stands for "not there" in changes."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One value that differs."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What becomes of one document."""
+
+    kind: str
+    name: str
+    action: Literal["create", "update", "unchanged"]
+    changes: list[Change] = []
+    """What an update changes, in the order of the paths."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a set of documents comes to."""
+
+    applied: bool
+    steps: list[Step]
+
+
+class _RolledBack(Exception):
+    """Ends a transaction that was only tried."""
+
+
+def apply(actor: Actor, documents: Sequence[Any], *, dry_run: bool = False, kinds: Kinds = KINDS) -> Plan:
+    """Create or change every object the documents describe. ``InvalidError`` tells all that is wrong."""
+    if len(documents) > MAX_DOCUMENTS:
+        raise InvalidError(f"{len(documents)} documents are too many; apply at most {MAX_DOCUMENTS} at once")
+    steps: dict[int, Step] = {}
+    try:
+        with transaction.atomic():
+            details = _try_all(actor, documents, kinds, steps)
+            if details:
+                raise InvalidError("nothing is applied; the mistakes are in details", details)
+            if dry_run:
+                raise _RolledBack
+    except _RolledBack:
+        pass
+    return Plan(applied=not dry_run, steps=[steps[index] for index in sorted(steps)])
+
+
+def _try_all(actor: Actor, documents: Sequence[Any], kinds: Kinds, steps: dict[int, Step]) -> list[Detail]:
+    details: list[Detail] = []
+    rank = {service.kind: position for position, service in enumerate(kinds.all())}
+    seen: set[tuple[str, str]] = set()
+
+    def order(index: int) -> tuple[int, int]:
+        document = documents[index]
+        kind = document.get("kind") if isinstance(document, dict) else None
+        return rank.get(kind, len(rank)) if isinstance(kind, str) else len(rank), index
+
+    for index in sorted(range(len(documents)), key=order):
+        try:
+            step = _try(actor, documents[index], kinds)
+        except ServiceError as error:
+            place = f"documents[{index}]"
+            parts = error.details or [Detail("", error.message)]
+            details.extend(
+                Detail(f"{place}.{part.path}" if part.path else place, part.message) for part in parts
+            )
+            continue
+        if (step.kind, step.name) in seen:
+            details.append(Detail(f"documents[{index}]", f"{step.kind} {step.name} is in the set twice"))
+        seen.add((step.kind, step.name))
+        steps[index] = step
+    return details
+
+
+def _try(actor: Actor, document: Any, kinds: Kinds) -> Step:
+    if not isinstance(document, dict):
+        raise InvalidError("must be a mapping with apiVersion, kind, metadata and spec")
+    service = kinds.of(document.get("kind"))
+    if service is None:
+        known = [known.kind for known in kinds.all()]
+        kind = document.get("kind")
+        hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
+        message = f"{kind!r} is not known{hint}; use one of {', '.join(known)}"
+        raise InvalidError(message, [Detail("kind", message)])
+    with transaction.atomic():
+        return _do(actor, service, document)
+
+
+def _do(actor: Actor, service: Service, document: Document) -> Step:
+    wanted = service.judge(document)
+    try:
+        before = service.document(service.get(actor, wanted.name))
+    except MissingError:
+        row = service.create(actor, document)
+        return Step(service.kind, row.name, "create")
+    after = service.document(service.update(actor, wanted.name, document))
+    changes = list(differences(_said(before), _said(after)))
+    return Step(service.kind, wanted.name, "update" if changes else "unchanged", changes)
+
+
+def export(actor: Actor, kinds: Kinds = KINDS) -> list[Document]:
+    """Everything as documents that can be applied anywhere: without versions, in the order of applying."""
+    return [
+        _said(service.document(row))
+        for service in kinds.all()
+        for row in service.rows(actor).order_by("name")
+    ]
+
+
+def _said(document: Document) -> Document:
+    """What the operator said: the document without what the control plane adds."""
+    metadata = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
+    return {**document, "metadata": metadata}
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
+    """Values that differ, leaf by leaf; in lists by position."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            inner = f"{path}.{key}" if path else str(key)
+            yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
+    elif isinstance(before, list) and isinstance(after, list):
+        for index in range(max(len(before), len(after))):
+            old = before[index] if index < len(before) else ABSENT
+            new = after[index] if index < len(after) else ABSENT
+            yield from differences(old, new, f"{path}[{index}]")
+    elif before != after:
+        yield Change(path, before, after)

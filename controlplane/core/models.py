@@ -1,0 +1,72 @@
+"""People, their tokens, what they changed, and what all configured objects have in common."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+
+from controlplane.core.roles import Channel, Role
+
+MAX_NAME = 253
+"""Characters of an object's name, as in Kubernetes."""
+
+
+class User(AbstractUser):
+    """Somebody who may log in."""
+
+    role = models.CharField(max_length=16, choices=[(role, role) for role in Role], default=Role.VIEWER)
+
+
+class ApiToken(models.Model):
+    """Lets a program act as a user. Of the token itself only a digest is kept."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=MAX_NAME)
+    prefix = models.CharField(max_length=12, unique=True)
+    """The part that may be shown, to tell tokens apart."""
+    digest = models.CharField(max_length=64)
+    """SHA-256 of the whole token, hexadecimal; a token has 256 random bits, so no salt is needed."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """A user's tokens have different names."""
+
+        constraints = [models.UniqueConstraint("user", "name", name="token_name_once_per_user")]
+
+
+class AuditEntry(models.Model):
+    """One change, written in the transaction that makes it and never touched again."""
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    actor = models.CharField(max_length=MAX_NAME)
+    channel = models.CharField(max_length=16, choices=[(channel, channel) for channel in Channel])
+    action = models.CharField(max_length=16)
+    kind = models.CharField(max_length=64)
+    name = models.CharField(max_length=MAX_NAME)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    """The object as a document before and after; None where there was or is none."""
+
+    class Meta:
+        """Newest first, and found by object."""
+
+        ordering = ["-id"]
+        indexes = [models.Index("kind", "name", name="audit_by_object")]
+
+
+class Resource(models.Model):
+    """A configured object: a name, labels, and a version that rises with every change."""
+
+    name = models.CharField(max_length=MAX_NAME, unique=True)
+    labels = models.JSONField(default=dict)
+    version = models.PositiveBigIntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """Each kind has a table of its own."""
+
+        abstract = True
+        ordering = ["name"]

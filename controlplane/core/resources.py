@@ -1,0 +1,212 @@
+"""The rules that all configured kinds share: a service per kind, and documents as its language.
+
+A document is what Kubernetes shows of an object: apiVersion, kind, metadata, spec. A service turns documents
+into rows and back. It checks the role, judges the document by the same code as the workers do, compares
+versions, writes the audit log, and leaves everything as it was when it refuses.
+
+    metadata.resourceVersion   rises with every change; a change names the version it is meant for
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from controlplane.core import audit
+from controlplane.core.errors import ConflictError, InvalidError, MissingError, StaleError
+from controlplane.core.models import Resource
+from controlplane.core.roles import Action, Actor, require
+from dataplane.config.decode import decode_struct
+from dataplane.errors import ConfigError
+from epp.objects.schema import check_name
+
+M = TypeVar("M", bound=Resource)
+Document = dict[str, Any]
+
+MAX_LABELS = 64
+MAX_LABEL_CHARACTERS = 256
+
+
+class Wanted(msgspec.Struct):
+    """What a document asks for, once it is understood."""
+
+    name: str
+    labels: dict[str, str]
+    spec: Any
+    version: int | None
+    """The version the change is meant for, if the document says one."""
+
+
+class ResourceService(ABC, Generic[M]):
+    """Reads and changes the objects of one kind."""
+
+    kind: ClassVar[str]
+    plural: ClassVar[str]
+    """How the API's addresses name the kind."""
+    versions: ClassVar[Sequence[str]]
+    """Accepted values of ``apiVersion``; the first is the one that is written."""
+    spec_type: ClassVar[type[msgspec.Struct]]
+    """The struct that judges ``spec``: the workers' own."""
+    model: ClassVar[type[Any]]
+
+    @abstractmethod
+    def assign(self, row: M, spec: Any) -> None:
+        """Put a judged spec into the row's columns."""
+
+    @abstractmethod
+    def spec_of(self, row: M) -> Document:
+        """The row's columns as a spec."""
+
+    def check(self, wanted: Wanted, problems: list[ConfigError]) -> None:
+        """Say what is wrong with a spec beyond its shape; paths begin with ``spec``."""
+
+    def rows(self, actor: Actor) -> QuerySet[M]:
+        """All objects, for filtering and cutting into pages."""
+        require(actor, Action.READ, self.kind)
+        found: QuerySet[M] = self.model.objects.all()
+        return found
+
+    def get(self, actor: Actor, name: str) -> M:
+        """One object. ``MissingError`` when there is none of this name."""
+        row = self.rows(actor).filter(name=name).first()
+        if row is None:
+            raise MissingError(f"there is no {self.kind} {name}")
+        return row
+
+    def create(self, actor: Actor, document: Mapping[str, Any]) -> M:
+        """A new object. ``ConflictError`` when its name is taken."""
+        require(actor, Action.WRITE, self.kind)
+        wanted = self.judge(document)
+        row: M = self.model(name=wanted.name, labels=wanted.labels)
+        self.assign(row, wanted.spec)
+        try:
+            with transaction.atomic():
+                row.save(force_insert=True)
+                audit.record(actor, "create", self.kind, row.name, before=None, after=self.document(row))
+        except IntegrityError:
+            raise ConflictError(f"there is a {self.kind} {wanted.name} already") from None
+        return row
+
+    def update(self, actor: Actor, name: str, document: Mapping[str, Any], version: int | None = None) -> M:
+        """Change an object to what the document says.
+
+        ``version`` (or the document's own) is the version the change is meant for; None takes the present
+        one. ``StaleError`` when the object has another. A change that changes nothing leaves the version.
+        """
+        require(actor, Action.WRITE, self.kind)
+        wanted = self.judge(document)
+        if wanted.name != name:
+            raise InvalidError.of([ConfigError(f"is not {name}; names stay", path="metadata.name")])
+        expected = wanted.version if version is None else version
+        with transaction.atomic():
+            row = self.get(actor, name)
+            before = self.document(row)
+            self._compare(row, expected)
+            found = row.version
+            row.labels = wanted.labels
+            self.assign(row, wanted.spec)
+            if self.document(row) == before:
+                return row
+            row.version, row.updated_at = found + 1, timezone.now()
+            fields = {
+                f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields if f.attname != "id"
+            }
+            if not self.model.objects.filter(pk=row.pk, version=found).update(**fields):
+                # Another transaction was faster between reading and writing.
+                raise StaleError(self.kind, name, found, found + 1, self.document(self.get(actor, name)))
+            audit.record(actor, "update", self.kind, name, before=before, after=self.document(row))
+        return row
+
+    def delete(self, actor: Actor, name: str, version: int | None = None) -> None:
+        """Remove an object; ``version`` as in ``update``."""
+        require(actor, Action.WRITE, self.kind)
+        with transaction.atomic():
+            row = self.get(actor, name)
+            self._compare(row, version)
+            before = self.document(row)
+            row.delete()
+            audit.record(actor, "delete", self.kind, name, before=before, after=None)
+
+    def _compare(self, row: M, expected: int | None) -> None:
+        if expected is not None and expected != row.version:
+            raise StaleError(self.kind, row.name, expected, row.version, self.document(row))
+
+    def document(self, row: M) -> Document:
+        """The object as it is shown, exported and audited."""
+        metadata: Document = {"name": row.name, "resourceVersion": str(row.version)}
+        if row.labels:
+            metadata["labels"] = row.labels
+        return {
+            "apiVersion": self.versions[0],
+            "kind": self.kind,
+            "metadata": metadata,
+            "spec": self.spec_of(row),
+        }
+
+    def judge(self, document: Mapping[str, Any]) -> Wanted:
+        """What the document asks for. ``InvalidError`` with everything that is wrong with it."""
+        problems: list[ConfigError] = []
+        problems.extend(
+            ConfigError("is no field of a document", path=str(field))
+            for field in document
+            if field not in {"apiVersion", "kind", "metadata", "spec", "status"}
+        )
+        if document.get("kind") != self.kind:
+            problems.append(ConfigError(f"must be {self.kind}", path="kind"))
+        if document.get("apiVersion") not in self.versions:
+            listed = " or ".join(self.versions)
+            problems.append(ConfigError(f"must be {listed}", path="apiVersion"))
+        name, labels, version = self._metadata(document.get("metadata"), problems)
+        spec: Any = None
+        if isinstance(document.get("spec"), dict):
+            spec = decode_struct(document["spec"], self.spec_type, "spec", problems)
+        else:
+            problems.append(ConfigError("must be a mapping", path="spec"))
+        wanted = Wanted(name, labels, spec, version)
+        if spec is not None and not problems:
+            self.check(wanted, problems)
+        if problems:
+            raise InvalidError.of(problems)
+        return wanted
+
+    def _metadata(self, raw: Any, problems: list[ConfigError]) -> tuple[str, dict[str, str], int | None]:
+        """Name, labels and version; what else Kubernetes writes there means nothing here."""
+        if not isinstance(raw, dict):
+            problems.append(ConfigError("must be a mapping with a name", path="metadata"))
+            return "", {}, None
+        name = raw.get("name")
+        try:
+            if not isinstance(name, str):
+                raise ConfigError("must be text", path="name")
+            check_name(name, "name")
+        except ConfigError as error:
+            problems.append(error.within("metadata"))
+        labels = raw.get("labels") or {}
+        if not _are_labels(labels):
+            problems.append(
+                ConfigError(
+                    f"must be at most {MAX_LABELS} pairs of text, each up to {MAX_LABEL_CHARACTERS} "
+                    "characters long",
+                    path="metadata.labels",
+                )
+            )
+        version = raw.get("resourceVersion")
+        if version is not None and not (isinstance(version, str) and version.isascii() and version.isdigit()):
+            problems.append(
+                ConfigError("must be what the object was read with", path="metadata.resourceVersion")
+            )
+            version = None
+        return str(name), labels, None if version is None else int(version[:18])
+
+
+def _are_labels(raw: Any) -> bool:
+    if not isinstance(raw, dict) or len(raw) > MAX_LABELS:
+        return False
+    texts: Iterable[Any] = (*raw.keys(), *raw.values())
+    return all(isinstance(text, str) and len(text) <= MAX_LABEL_CHARACTERS for text in texts)

@@ -1,0 +1,74 @@
+"""Who may do what: three roles, each of which may do what the one before may, and more.
+
+Services ask ``require`` before they do anything; nobody else decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from controlplane.core.errors import ForbiddenError
+
+
+class Role(StrEnum):
+    """What somebody is, from least to most powerful."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class Action(StrEnum):
+    """What is done to objects of a kind."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Channel(StrEnum):
+    """Through which door a change came in."""
+
+    API = "api"
+    CLI = "cli"
+    CONSOLE = "console"
+    AUTOMATION = "automation"
+
+
+_RANK: Final = {role: rank for rank, role in enumerate(Role)}
+
+_ADMIN_ONLY: Final = frozenset({"User", "ApiToken"})
+"""Kinds that give power over all others."""
+
+_AUDIT: Final = "AuditEntry"
+
+
+def least(action: Action, kind: str) -> Role:
+    """The least role that may do this."""
+    if kind in _ADMIN_ONLY:
+        return Role.ADMIN
+    if kind == _AUDIT:
+        return Role.OPERATOR
+    return Role.VIEWER if action is Action.READ else Role.OPERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Whoever asks a service for something."""
+
+    name: str
+    role: Role
+    channel: Channel = Channel.API
+    user_id: int | None = None
+
+    def may(self, action: Action, kind: str) -> bool:
+        """Whether the role allows it."""
+        return _RANK[self.role] >= _RANK[least(action, kind)]
+
+
+def require(actor: Actor, action: Action, kind: str) -> None:
+    """``ForbiddenError`` unless the actor may do this."""
+    if not actor.may(action, kind):
+        needed = least(action, kind)
+        raise ForbiddenError(f"{action} of {kind} needs the role {needed}; {actor.name} is {actor.role}")

@@ -1,0 +1,57 @@
+"""The rules of objectives and model rewrites; their specs are judged by the picker's own structs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controlplane.core.resources import Document, ResourceService
+from controlplane.objectives.models import InferenceModelRewrite, InferenceObjective
+from dataplane.config.encode import encode_struct
+from epp.objects import schema
+
+
+class ObjectiveService(ResourceService[InferenceObjective]):
+    """InferenceObjectives."""
+
+    kind = schema.OBJECTIVE
+    plural = "objectives"
+    versions = schema.OBJECT_VERSIONS
+    spec_type = schema.ObjectiveSpec
+    model = InferenceObjective
+
+    def assign(self, row: InferenceObjective, spec: Any) -> None:
+        """Pool and priority."""
+        row.pool, row.priority = spec.pool_ref.name, spec.priority
+
+    def spec_of(self, row: InferenceObjective) -> Document:
+        """Without a priority where none was given: that is 0, and stays unsaid."""
+        spec: Document = {"poolRef": {"name": row.pool}}
+        if row.priority is not None:
+            spec["priority"] = row.priority
+        return spec
+
+
+class ModelRewriteService(ResourceService[InferenceModelRewrite]):
+    """InferenceModelRewrites."""
+
+    kind = schema.REWRITE
+    plural = "modelrewrites"
+    versions = schema.OBJECT_VERSIONS
+    spec_type = schema.RewriteSpec
+    model = InferenceModelRewrite
+
+    def assign(self, row: InferenceModelRewrite, spec: Any) -> None:
+        """Pool and rules."""
+        row.pool = spec.pool_ref.name
+        row.rules = [_plain(rule) for rule in spec.rules]
+
+    def spec_of(self, row: InferenceModelRewrite) -> Document:
+        """As it was written, defaults left out."""
+        return {"poolRef": {"name": row.pool}, "rules": row.rules}
+
+
+def _plain(rule: msgspec.Struct) -> Document:
+    """A rule as the document has it."""
+    return encode_struct(rule)

@@ -1,0 +1,76 @@
+"""Django's settings, safe by default: what loosens them has to be said in the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dj_database_url
+
+from controlplane import environment
+
+_STATE = environment.state_folder()
+
+SECRET_KEY = environment.secret_key(_STATE)
+DEBUG = environment.is_debug()
+ALLOWED_HOSTS = environment.allowed_hosts()
+
+INSTALLED_APPS = [
+    "controlplane.core",
+    "controlplane.objectives",
+    "rest_framework",
+    "drf_spectacular",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "controlplane.urls"
+ASGI_APPLICATION = "controlplane.asgi.application"
+TEMPLATES: list[dict[str, Any]] = []
+
+DATABASES = {"default": dj_database_url.parse(environment.database_url(_STATE), conn_max_age=60)}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # Writers wait for one another instead of failing, and readers do not wait for writers.
+    DATABASES["default"]["OPTIONS"] = {
+        "timeout": 20,
+        "transaction_mode": "IMMEDIATE",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "core.User"
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+
+# Callers prove who they are by a token in each request; there is no cookie, and so nothing to forge.
+SECURE_SSL_REDIRECT = environment.is_public(ALLOWED_HOSTS)
+SECURE_HSTS_SECONDS = 31_536_000 if SECURE_SSL_REDIRECT else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = SECURE_SSL_REDIRECT
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if environment.is_behind_proxy() else None
+SECURE_CONTENT_TYPE_NOSNIFF = True
+X_FRAME_OPTIONS = "DENY"
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
+"""Largest request body in bytes: a set of documents."""
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["controlplane.core.api.authentication.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["controlplane.core.api.parsers.DocumentParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "controlplane.core.api.errors.answer",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Pointsman control plane",
+    "VERSION": "v1",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": ["controlplane.core.api.openapi.add_components"],
+}

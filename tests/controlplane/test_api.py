@@ -1,0 +1,188 @@
+"""The REST API: documents over HTTP, refusals in one shape, permissions, pages, and a true description."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from controlplane.core.kinds import KINDS
+from controlplane.core.models import AuditEntry
+from controlplane.core.roles import Role
+from controlplane.objectives.models import InferenceObjective
+from tests.support.controlplane import OBJECTIVE, OPERATOR, REWRITE, client, objective
+
+pytestmark = pytest.mark.django_db
+
+OBJECTIVES = "/api/v1/objectives"
+EXAMPLES = {"InferenceObjective": OBJECTIVE, "InferenceModelRewrite": REWRITE}
+
+
+def code(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json()["code"]
+
+
+def test_an_object_is_made_read_changed_and_removed() -> None:
+    api = client()
+    made = api.post(OBJECTIVES, objective(), format="json")
+    assert (made.status_code, made.json(), made["ETag"]) == (201, objective(version=1), '"1"')
+    one = f"{OBJECTIVES}/interactive"
+    changed = api.put(one, objective(priority=7), format="json", HTTP_IF_MATCH='"1"')
+    assert (changed.status_code, changed.json()) == (200, objective(version=2, priority=7))
+    assert api.get(one).json() == objective(version=2, priority=7)
+    assert api.delete(one, HTTP_IF_MATCH='"2"').status_code == 204
+    assert code(api.get(one)) == (404, "not_found")
+
+
+def test_a_change_must_name_the_version_it_is_meant_for() -> None:
+    api = client()
+    api.post(OBJECTIVES, objective(), format="json")
+    one = f"{OBJECTIVES}/interactive"
+    assert code(api.put(one, objective(priority=7), format="json")) == (428, "version_required")
+    assert code(api.delete(one)) == (428, "version_required")
+    stale = api.put(one, objective(priority=7, version=9), format="json")
+    assert code(stale) == (412, "stale")
+    assert (stale.json()["expected"], stale.json()["found"]) == (9, 1)
+    assert stale.json()["current"] == objective(version=1)
+    assert code(api.delete(one, HTTP_IF_MATCH="*")) == (422, "invalid")
+    assert api.get(one).json() == objective(version=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "expected"),
+    [
+        (b"{", "application/json", (400, "bad_request")),
+        (b"\xff", "application/json", (400, "bad_request")),
+        (b"NaN", "application/json", (400, "bad_request")),
+        (b"[" * 100_000, "application/json", (400, "bad_request")),
+        (b"a: [", "application/yaml", (400, "bad_request")),
+        (b"[]", "application/json", (422, "invalid")),
+        (b"", "application/json", (422, "invalid")),
+    ],
+)
+def test_bodies_that_make_no_sense_are_refused(body: bytes, kind: str, expected: tuple[int, str]) -> None:
+    assert code(client().post(OBJECTIVES, body, content_type=kind)) == expected
+    assert not InferenceObjective.objects.exists()
+
+
+def test_yaml_is_as_good_as_json() -> None:
+    text = yaml.safe_dump_all([objective(), REWRITE])
+    answer = client().post("/api/v1/apply", text, content_type="application/yaml")
+    assert [step["action"] for step in answer.json()["steps"]] == ["create", "create"]
+    exported = client(Role.VIEWER).get("/api/v1/export?format=yaml").content
+    assert list(yaml.safe_load_all(exported)) == [objective(), REWRITE]
+
+
+def test_a_dry_run_plans_and_changes_nothing() -> None:
+    answer = client().post("/api/v1/apply?dry_run=true", {"documents": [objective()]}, format="json")
+    assert answer.json() == {
+        "applied": False,
+        "steps": [{"kind": "InferenceObjective", "name": "interactive", "action": "create", "changes": []}],
+    }
+    assert not InferenceObjective.objects.exists()
+    assert code(client(Role.OPERATOR).post("/api/v1/apply?dry_run=maybe", [], format="json")) == (
+        422,
+        "invalid",
+    )
+
+
+def test_lists_come_in_pages_filtered_and_ordered() -> None:
+    api = client()
+    for number in range(5):
+        api.post(OBJECTIVES, objective(f"o{number}", poolRef={"name": f"p{number % 2}"}), format="json")
+    page = api.get(f"{OBJECTIVES}?pool=p0&order=-name&limit=2&offset=1").json()
+    assert [item["metadata"]["name"] for item in page["items"]] == ["o2", "o0"]
+    assert (page["total"], page["limit"], page["offset"]) == (3, 2, 1)
+    wrong = api.get(f"{OBJECTIVES}?limit=0&order=size&colour=red")
+    assert code(wrong) == (422, "invalid")
+    assert [detail["path"] for detail in wrong.json()["details"]] == ["colour", "limit", "order"]
+
+
+@pytest.mark.parametrize("plural", [service.plural for service in KINDS.all()])
+def test_a_list_costs_the_same_few_queries_however_long_it_is(plural: str) -> None:
+    api = client()
+    (service,) = (one for one in KINDS.all() if one.plural == plural)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert api.get(f"/api/v1/{plural}").status_code == 200
+        return len(captured)
+
+    def add(name: str) -> None:
+        service.create(OPERATOR, EXAMPLES[service.kind] | {"metadata": {"name": name}})
+
+    add("first")
+    queries()  # notes the token's use
+    before = queries()
+    for number in range(10):
+        add(f"o{number}")
+    assert queries() == before <= 2
+
+
+MATRIX = {
+    Role.VIEWER: {"list": 200, "create": 403, "apply": 422, "audit": 403},
+    Role.OPERATOR: {"list": 200, "create": 201, "apply": 200, "audit": 200},
+    Role.ADMIN: {"list": 200, "create": 201, "apply": 200, "audit": 200},
+}
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_may_do_what_it_may_and_no_more(role: Role, kind: str) -> None:
+    api = client(role)
+    service = KINDS.of(kind)
+    assert service is not None
+    done = {
+        "list": api.get(f"/api/v1/{service.plural}").status_code,
+        "create": api.post(f"/api/v1/{service.plural}", EXAMPLES[kind], format="json").status_code,
+        "apply": api.post("/api/v1/apply", [EXAMPLES[kind]], format="json").status_code,
+        "audit": api.get("/api/v1/audit").status_code,
+    }
+    assert done == MATRIX[role]
+    assert service.rows(OPERATOR).count() == (0 if role is Role.VIEWER else 1)
+
+
+def test_without_a_good_token_nothing_is_told() -> None:
+    nobody = APIClient()
+    for header in ({}, {"HTTP_AUTHORIZATION": "Bearer pmt_x_y"}, {"HTTP_AUTHORIZATION": "Basic YTpi"}):
+        answer = nobody.get(OBJECTIVES, **header)
+        assert code(answer) == (401, "unauthenticated")
+        assert answer["WWW-Authenticate"] == "Bearer"
+
+
+def test_the_audit_log_tells_who_did_what_through_which_door() -> None:
+    api = client(Role.OPERATOR)
+    api.post(OBJECTIVES, objective(), format="json", HTTP_X_POINTSMAN_CHANNEL="cli")
+    (entry,) = api.get("/api/v1/audit?kind=InferenceObjective").json()["items"]
+    assert (entry["actor"], entry["channel"], entry["action"]) == ("a-operator", "cli", "create")
+    assert entry["after"] == objective(version=1)
+    assert AuditEntry.objects.get(pk=entry["id"]).before is None
+
+
+def test_who_am_i() -> None:
+    assert client(Role.VIEWER).get("/api/v1/whoami").json() == {
+        "name": "a-viewer",
+        "role": "viewer",
+        "channel": "api",
+    }
+
+
+def test_addresses_that_are_none_answer_in_the_same_shape() -> None:
+    assert code(APIClient().get("/nowhere")) == (404, "not_found")
+    assert code(client().patch(OBJECTIVES)) == (405, "method_not_allowed")
+
+
+def test_the_description_is_complete_and_warns_of_nothing() -> None:
+    out = StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", "--format", "openapi-json", stdout=out)
+    assert '"openapi": "3.1.1"' in out.getvalue()
+
+
+def test_migrations_are_those_of_the_models() -> None:
+    call_command("makemigrations", "--check", "--dry-run", verbosity=0)

@@ -1,0 +1,194 @@
+"""The control plane through the command: set up, served, changed over HTTP, and read by a picker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+
+DOCUMENTS = """
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceObjective
+metadata: {name: interactive}
+spec: {poolRef: {name: pool}, priority: 10}
+---
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceModelRewrite
+metadata: {name: chat}
+spec:
+  poolRef: {name: pool}
+  rules: [{matches: [{model: {value: chat}}], targets: [{modelRewrite: llama}]}]
+"""
+
+
+class Command:
+    """Runs ``pointsman`` with a control plane of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("POINTSMAN_")},
+            "POINTSMAN_STATE": str(folder / "state"),
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
+        }
+        self.environment.pop("DATABASE_URL", None)
+
+    def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cli.main", *arguments],
+            env=self.environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def says(self, *arguments: str, text: str | None = None) -> str:
+        done = self.run(*arguments, text=text)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def refusal(self, *arguments: str, text: str | None = None) -> str:
+        done = self.run(*arguments, text=text)
+        assert (done.returncode, done.stdout) == (1, "")
+        return done.stderr
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def served(command: Command, tmp_path: Path) -> Iterator[Command]:
+    """A control plane that answers, and its administrator's token in the environment."""
+    first = command.says("controlplane", "init")
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli.main", "controlplane", "serve", "--port", "0"],
+            env=command.environment,
+            stderr=output,
+            stdout=output,
+        )
+    try:
+        url = address(process, log)
+        command.environment |= {"POINTSMAN_URL": url, "POINTSMAN_TOKEN": first.splitlines()[-1]}
+        yield command
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where the server listens, once it says so."""
+    mark = "running on "
+    for _ in range(300):
+        text = log.read_text()
+        if mark in text.lower():
+            return text[text.lower().index(mark) + len(mark) :].split()[0]
+        assert process.poll() is None, text
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def test_the_first_start_makes_an_administrator_once(command: Command, tmp_path: Path) -> None:
+    said = command.says("controlplane", "init")
+    assert said.startswith("administrator admin; this token is shown once:\npmt_")
+    assert command.says("controlplane", "init") == "the database is up to date\n"
+    key = tmp_path / "state" / "secret-key"
+    assert (key.stat().st_mode & 0o777, (tmp_path / "state").stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_commands_without_a_database_say_what_to_do(command: Command) -> None:
+    assert "run 'pointsman controlplane init' first" in command.refusal("controlplane", "user", "ada")
+    command.environment["POINTSMAN_SECRET_KEY"] = "short"
+    assert command.refusal("controlplane", "init") == (
+        "pointsman controlplane: error: POINTSMAN_SECRET_KEY: is shorter than 32 characters\n"
+    )
+
+
+def test_documents_go_in_are_shown_and_reach_a_picker(served: Command, tmp_path: Path) -> None:
+    created = "+ InferenceObjective interactive: create\n+ InferenceModelRewrite chat: create\n"
+    assert served.says("diff", "-", text=DOCUMENTS) == created
+    assert served.says("export") == ""
+    assert served.says("apply", "-", text=DOCUMENTS) == created
+    changed = DOCUMENTS.replace("priority: 10", "priority: 20")
+    assert served.says("apply", "-", text=changed).splitlines() == [
+        "~ InferenceObjective interactive: update",
+        "    spec.priority: 10 -> 20",
+        "  InferenceModelRewrite chat: unchanged",
+    ]
+    assert "resourceVersion: '2'" in served.says("get", "objectives", "interactive")
+    assert served.says("get", "InferenceModelRewrite").count("kind: InferenceModelRewrite") == 1
+
+    exported = tmp_path / "objects.yaml"
+    exported.write_text(served.says("export"))
+    assert "update" not in served.says("diff", str(exported))
+    assert served.says("epp", "validate", str(exported)) == (
+        f"{exported}: ok (1 InferenceObjective, 1 InferenceModelRewrite)\n"
+    )
+
+
+def test_refusals_name_every_place_and_change_nothing(served: Command, tmp_path: Path) -> None:
+    wrong = DOCUMENTS.replace("priority: 10", "priority: high").replace("value: chat", "value: ''")
+    refused = served.refusal("apply", "-", text=wrong)
+    told = [line.removeprefix("pointsman apply: error: ") for line in refused.splitlines()]
+    assert told == [
+        "documents[0].spec.priority: expected int, got str",
+        "documents[1].spec.rules[0].matches[0].model.value: expected str of length >= 1",
+    ]
+    assert served.says("export") == ""
+    assert (
+        served.refusal("get", "nonsense")
+        == "pointsman get: error: there is nothing here; the API is at /api/v1/schema\n"
+    )
+    served.environment["POINTSMAN_TOKEN"] = "pmt_wrong"
+    assert "the token is not known" in served.refusal("export")
+    del served.environment["POINTSMAN_TOKEN"]
+    assert "set POINTSMAN_TOKEN to an API token" in served.refusal("export")
+    done = served.run("apply", str(tmp_path / "nowhere.yaml"))
+    assert (done.returncode, "nowhere.yaml: No such file" in done.stderr) == (2, True)
+
+
+def test_roles_and_revocation_hold_at_once(served: Command) -> None:
+    admin = served.environment["POINTSMAN_TOKEN"]
+    assert served.says("controlplane", "user", "ada", "--role", "viewer") == "ada is viewer\n"
+    served.environment["POINTSMAN_TOKEN"] = served.says("controlplane", "token", "ada", "laptop").strip()
+    assert "write of InferenceObjective needs the role operator" in served.refusal(
+        "apply", "-", text=DOCUMENTS
+    )
+    served.says("controlplane", "user", "ada", "--role", "operator")
+    served.says("apply", "-", text=DOCUMENTS)
+    served.says("controlplane", "token", "ada", "laptop", "--revoke")
+    assert "the token is not known" in served.refusal("export")
+    served.environment["POINTSMAN_TOKEN"] = admin
+    assert "interactive" in served.says("export")
+
+
+def fetch(environment: Mapping[str, str], path: str) -> int:
+    request = urllib.request.Request(
+        environment["POINTSMAN_URL"] + path,
+        headers={"Authorization": f"Bearer {environment['POINTSMAN_TOKEN']}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_the_api_describes_itself(served: Command) -> None:
+    assert fetch(served.environment, "/api/v1/schema") == 200
+    assert fetch(served.environment, "/api/v1/whoami") == 200
+    assert fetch(served.environment, "/") == 404

@@ -1,0 +1,52 @@
+"""The control plane for tests: actors of each role, documents, and an API client that acts as somebody."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from rest_framework.test import APIClient
+
+from controlplane.core import tokens, users
+from controlplane.core.roles import Actor, Role
+
+VIEWER, OPERATOR, ADMIN = (Actor(str(role), role) for role in Role)
+
+OBJECTIVE: dict[str, Any] = {
+    "apiVersion": "llm-d.ai/v1alpha2",
+    "kind": "InferenceObjective",
+    "metadata": {"name": "interactive"},
+    "spec": {"poolRef": {"name": "pool"}, "priority": 10},
+}
+REWRITE: dict[str, Any] = {
+    "apiVersion": "llm-d.ai/v1alpha2",
+    "kind": "InferenceModelRewrite",
+    "metadata": {"name": "chat"},
+    "spec": {
+        "poolRef": {"name": "pool"},
+        "rules": [
+            {
+                "matches": [{"model": {"type": "Exact", "value": "chat"}}],
+                "targets": [{"modelRewrite": "llama", "weight": 3}],
+            }
+        ],
+    },
+}
+
+
+def objective(name: str = "interactive", *, version: int | None = None, **spec: Any) -> dict[str, Any]:
+    """An objective; ``version`` is the one its change is meant for."""
+    document = copy.deepcopy(OBJECTIVE)
+    document["metadata"]["name"] = name
+    document["spec"].update(spec)
+    if version is not None:
+        document["metadata"]["resourceVersion"] = str(version)
+    return document
+
+
+def client(role: Role = Role.ADMIN) -> APIClient:
+    """A client with a token of a user of this role."""
+    user = users.put(users.SYSTEM, f"a-{role}", role)
+    found = APIClient()
+    found.credentials(HTTP_AUTHORIZATION=f"Bearer {tokens.issue(users.SYSTEM, user, 'test').text}")
+    return found

@@ -1,0 +1,13 @@
+"""The control plane's settings for tests: a database in memory, and files in a folder that goes away."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+_FOLDER = tempfile.mkdtemp(prefix="pointsman-test-")
+atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
+os.environ["POINTSMAN_STATE"] = _FOLDER
+os.environ.setdefault("DATABASE_URL", "sqlite://:memory:")
+
+from controlplane.settings import *  # noqa: E402, F403 - the environment comes first
