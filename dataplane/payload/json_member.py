@@ -10,11 +10,24 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from dataplane.payload.json_text import BETWEEN_BRACKETS, SPACE, STRING, says, string
+from dataplane.payload.json_text import FLAT, SPACE, STRING, says, string
+
+MAX_REPEATS: Final = 100
+"""Members of one name that are set; a text with more of them is made to keep us busy."""
 
 _TO_KEY: Final = re.compile(rb"[ \t\r\n,]*+")
 _COLON: Final = re.compile(rb"[ \t\r\n]*+:[ \t\r\n]*+")
 _SCALAR: Final = re.compile(rb'[^ \t\r\n,}\]"]++')
+
+
+def _with_brackets(inner: bytes) -> bytes:
+    """``inner``, or any number of it in brackets."""
+    return rb"%b|\{(?:%b)*+\}|\[(?:%b)*+\]" % (inner, inner, inner)
+
+
+_WITHIN: Final = re.compile(rb"(?:%b)*+" % _with_brackets(_with_brackets(FLAT)), re.DOTALL)
+"""Everything up to the next bracket, or to a string that is not whole; brackets that hold no more than one
+level of others are gone over in this one step, which is several times as fast."""
 
 
 def set_member(text: bytes, name: str, value: str, *, is_string: bool = False) -> bytes:
@@ -22,7 +35,8 @@ def set_member(text: bytes, name: str, value: str, *, is_string: bool = False) -
 
     Of several members with this name all are set, since readers differ in which they believe; without one,
     it becomes the first. ``is_string`` says that a decoder has found a string there, which spares going over
-    the whole text. ``ValueError`` when the text is no object, with the offset where it stops being one.
+    the whole text. ``ValueError`` when the text is no object, with the offset where it stops being one, or
+    has more than ``MAX_REPEATS`` such members.
     """
     start = _after_space(text, 0)
     if text[start : start + 1] != b"{":
@@ -81,6 +95,8 @@ def _find(text: bytes, at: int, name: str) -> list[tuple[int, int]]:
         at = _end_of_value(text, colon.end())
         if says(key[0], name):
             spans.append((colon.end(), at))
+            if len(spans) > MAX_REPEATS:
+                raise ValueError(f"more than {MAX_REPEATS} members are named '{name}'")
             if not _can_hold_key(text, name, at, len(text)):
                 return spans
 
@@ -93,7 +109,7 @@ def _end_of_value(text: bytes, at: int) -> int:
         return found.end()
     depth, at = 1, at + 1
     while depth:
-        at = BETWEEN_BRACKETS.match(text, at).end()  # type: ignore[union-attr]  # matches anything
+        at = _WITHIN.match(text, at).end()  # type: ignore[union-attr]  # matches anything
         if at >= len(text) or text[at] == 0x22:
             raise ValueError(f"not a JSON object (offset {at})")
         depth += 1 if text[at] in b"{[" else -1

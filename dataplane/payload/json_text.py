@@ -17,7 +17,10 @@ STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 
-BETWEEN_BRACKETS: Final = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+FLAT: Final = rb'[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+"""A pattern of text without brackets, or a whole string."""
+
+BETWEEN_BRACKETS: Final = re.compile(rb"(?:%b)*+" % FLAT, re.DOTALL)
 """Everything up to the next bracket, or to a string that is not whole."""
 
 

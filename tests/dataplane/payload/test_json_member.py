@@ -95,6 +95,14 @@ def test_what_is_no_object_is_refused_with_the_place(body: str, offset: int):
         set_member(body.encode(), "model", "t")
 
 
+def test_a_text_that_repeats_the_member_without_end_is_refused():
+    assert set_member(b"{%b}" % b",".join([b'"m":1'] * 100), "m", "x") == (
+        b"{%b}" % b",".join([b'"m":"x"'] * 100)
+    )
+    with pytest.raises(ValueError, match=r"^more than 100 members are named 'm'$"):
+        set_member(b"{%b}" % b",".join([b'"m":1'] * 101), "m", "x")
+
+
 def test_large_body_is_edited_in_one_pass():
     messages = ",".join('{"role":"user","content":"%s"}' % ("text \\n" * 200) for _ in range(200))
     body = f'{{"messages":[{messages}],"model":"a","n":1}}'.encode()
