@@ -10,7 +10,8 @@ there are no records, and nothing here costs a request anything.
     probing --it succeeds--> watched
 
 Each ejection lasts ``factor`` times as long as the one before, up to ``maxTime``; a step is taken back for
-every window without one. Of the pool a configured share may be away at once, and never everybody.
+every window without one. Of the pool a configured share may be away at once, and never everybody; those at
+which nobody listens are not counted.
 
 A record belongs to one ``Endpoint`` object. Discovery makes a new object when an endpoint returns, so what
 its predecessor did, or is still to be heard of, does not touch it.
@@ -193,7 +194,7 @@ class Ejector:
         record.window_requests += 1
         record.window_failures += 1
         reason = self._judge(record)
-        if reason is None or self._away() >= self._allowed() or not self._others_listen(endpoint):
+        if reason is None or len(self._away()) >= self._allowed() or not self._others_listen(endpoint):
             return None
         self._shrink(record, now)
         return self._eject(endpoint, record, reason, now)
@@ -274,9 +275,14 @@ class Ejector:
         record = self.records.get(endpoint)
         return record if record is trial.record and record.number == trial.number else None
 
-    def _away(self) -> int:
-        """Endpoints that are not in full service."""
-        return sum(record.state is not State.WATCHED for record in self.records.values())
+    def _away(self) -> list[tuple[Endpoint, Record]]:
+        """Endpoints that listen and are not in full service.
+
+        One at which nobody listens is out for that, whatever its record: it must not keep one that answers
+        errors, and so draws the requests of all, in service.
+        """
+        gone = self._table.gone
+        return [(e, r) for e, r in self.records.items() if r.state is not State.WATCHED and not gone[e.slot]]
 
     def _allowed(self) -> int:
         """How many may be away."""
@@ -292,11 +298,11 @@ class Ejector:
 
     def _keep_within_share(self, now: float) -> None:
         """Readmit those that are due first while too many are away for what is left of the pool."""
-        excess = self._away() - max(0, self._allowed()) if self.records else 0
+        away = self._away() if self.records else []
+        excess = len(away) - max(0, self._allowed())
         if excess > 0:
-            away = [(r.until, e.slot, e) for e, r in self.records.items() if r.state is not State.WATCHED]
-            for _, _, endpoint in sorted(away)[:excess]:
-                self._close(endpoint, self.records[endpoint], now)
+            for endpoint, record in sorted(away, key=lambda each: (each[1].until, each[0].slot))[:excess]:
+                self._close(endpoint, record, now)
             self._next_due()
 
     def _next_due(self) -> None:

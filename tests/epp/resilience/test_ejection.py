@@ -46,6 +46,18 @@ def test_failures_in_a_row_eject_and_a_success_between_starts_over() -> None:
     assert table.barred == 1
 
 
+def test_dead_endpoints_do_not_keep_one_that_answers_errors_in_service() -> None:
+    table, ejector, (a, b, c, d) = make()
+    assert [fail(ejector, each) for each in (a, b)] == [Reason.CONSECUTIVE] * 2
+    assert fail(ejector, c) is None, "half of the pool is away"
+    for each in (a, b):
+        table.distrust(each.slot, gone=True)
+    assert fail(ejector, c, 1) is Reason.CONSECUTIVE
+    assert fail(ejector, d) is None, "nobody else is left"
+    ejector.configure(EjectionSpec(max_ejected_share=0.25), 1.0)
+    assert ejected(table) == ["e0", "e1", "e2"]
+
+
 def test_a_success_of_an_endpoint_without_a_past_leaves_no_record() -> None:
     _, ejector, (a, *_) = make()
     assert ejector.succeeded(a, None, 1.0) is False
