@@ -18,14 +18,15 @@ from typing import TextIO
 import msgspec
 
 from cli.arguments import Subparsers
-from cli.local.child import StartError
 from cli.local.config import LocalConfig, load, with_free_ports
 from cli.local.gateway import Gateway
-from cli.local.plan import Plan, Ports, make_plan
+from cli.local.plan import Plan, make_plan
 from cli.local.screen import LiveScreen, PlainScreen, Screen
 from cli.local.smoke.runner import run_checks
-from cli.local.state import locked
 from dataplane.errors import ConfigError
+from dataplane.processes.child import StartError
+from dataplane.processes.folder import locked
+from dataplane.processes.ports import Ports
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 FAILED = 1

@@ -4,11 +4,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from cli.local.child import StartError
-from cli.local.plan import LOOPBACK, Plan, PoolPlan
-
-POINTSMAN = (sys.executable, "-P", "-m", "cli.main")
-"""This very installation; -P keeps modules in the working directory out of it."""
+from cli.local.plan import Plan, PoolPlan
+from dataplane.processes.child import StartError
+from dataplane.processes.command import POINTSMAN
+from dataplane.processes.ports import LOOPBACK
 
 MESSAGE_OVERHEAD_BYTES = 1024 * 1024
 """What a message may hold beside a body: headers and metadata."""

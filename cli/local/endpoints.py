@@ -8,24 +8,16 @@ is usable leaves Envoy with the endpoints it has; what is wrong is said once per
 
 import asyncio
 import json
-from pathlib import Path
 
-from cli.local.child import Say
 from cli.local.envoy_clusters import endpoint_assignment
 from cli.local.plan import PoolPlan
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
+from dataplane.processes.child import Say
+from dataplane.processes.folder import write_atomically
 from epp.plugins.endpoint_file import read_endpoint_file
 
 POLL_S = 0.2
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step, creating its folder if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f"{path.suffix}.new")
-    draft.write_text(text)
-    draft.replace(path)
 
 
 class ClusterFile:

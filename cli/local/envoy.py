@@ -17,7 +17,7 @@ from typing import Any
 
 from cli.local.envoy_clusters import TYPES, picker_cluster, picker_cluster_name, pool_cluster, socket_address
 from cli.local.envoy_routes import BODY_KEY, METADATA_NAMESPACE, MODEL_KEY, PICKER_FILTER, routes
-from cli.local.plan import LOOPBACK, Plan
+from cli.local.plan import Plan
 from dataplane.headers import (
     DESTINATION_ENDPOINT,
     DESTINATION_ENDPOINT_SCORES,
@@ -28,6 +28,7 @@ from dataplane.headers import (
     SIDECAR_HEADERS,
     SUBSET_NAMESPACE,
 )
+from dataplane.processes.ports import LOOPBACK
 
 HTTP_FILTERS = f"{TYPES}.extensions.filters.http"
 

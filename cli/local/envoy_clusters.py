@@ -12,8 +12,9 @@ knows that there is no usable one.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cli.local.plan import LOOPBACK, Plan, PoolPlan
+from cli.local.plan import Plan, PoolPlan
 from dataplane.headers import DESTINATION_ENDPOINT, DESTINATION_ENDPOINT_SERVED, LB_NAMESPACE
+from dataplane.processes.ports import LOOPBACK
 
 TYPES = "type.googleapis.com/envoy"
 

@@ -8,7 +8,7 @@ by side. Each step ends when the part answers as it should, not when its process
     Envoy           it is live, has all endpoints, and its health checks accept every picker
 
 A process that ends before the gateway is ready fails the start; later ones are restarted (see
-`cli.local.child`).
+`dataplane.processes.child`).
 """
 
 import asyncio
@@ -21,14 +21,15 @@ from typing import Any, Self
 import aiohttp
 
 from cli.local import commands
-from cli.local.child import Child, Say, StartError
 from cli.local.endpoints import ClusterFile
 from cli.local.envoy import bootstrap
 from cli.local.envoy_clusters import picker_cluster_name, pool_cluster_name
 from cli.local.log_files import keep_small
 from cli.local.metrics import sample_value, scrape
-from cli.local.plan import LOOPBACK, Plan, PoolPlan
+from cli.local.plan import Plan, PoolPlan
 from cli.local.state import prepare
+from dataplane.processes.child import Child, Say, StartError
+from dataplane.processes.ports import LOOPBACK
 
 READY_TIMEOUT_S = 60.0
 READY_POLL_S = 0.1

@@ -7,7 +7,8 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from cli.local.plan import LOOPBACK, PoolPlan
+from cli.local.plan import PoolPlan
+from dataplane.processes.ports import LOOPBACK
 
 SCRAPE_CAP_BYTES = 8 * 1024 * 1024
 

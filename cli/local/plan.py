@@ -4,32 +4,16 @@ A plan is immutable and holds no process. The Envoy configuration, the command l
 the user are all derived from it, so that they cannot disagree.
 """
 
-import random
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cli.local.config import LocalConfig, PoolSection
 from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
+from dataplane.processes.ports import PortChooser
 from epp.objects.schema import OBJECTIVE, OWN_VERSION, REWRITE, Rule
-
-FREE_PORTS = range(20_000, 32_000)
-"""Below the range from which Linux takes ports for outgoing connections, which would otherwise race us."""
-
-FREE_PORT_TRIES = 200
-
-LOOPBACK = "127.0.0.1"
-
-
-class PortChooser(Protocol):
-    """Chooses a port that is free at the moment."""
-
-    def __call__(self, configured: int, path: str, address: str = LOOPBACK) -> int:
-        """Return the configured port, or a free one for 0; `path` is the field, for the complaint."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +104,7 @@ def make_plan(config: LocalConfig, state: Path, choose: PortChooser) -> Plan:
     gateway = config.gateway
     return Plan(
         address=gateway.address,
-        port=choose(gateway.port, "gateway.port", gateway.address),
+        port=choose(gateway.port, "gateway.port", gateway.address, " (--port 0 does it for one run)"),
         admin_port=choose(gateway.admin_port, "gateway.adminPort"),
         max_body_bytes=gateway.max_request_body,
         stream_idle_timeout_s=gateway.stream_idle_timeout,
@@ -217,39 +201,3 @@ def rule_document(rule: Rule) -> Mapping[str, Any]:
         for target in rule.targets
     ]
     return {"matches": [{"model": {"value": m.model.value}} for m in rule.matches], "targets": targets}
-
-
-class Ports:
-    """Chooses ports for one plan: never one twice, never one that is in use."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self._chosen: set[int] = set()
-
-    def __call__(self, configured: int, path: str, address: str = LOOPBACK) -> int:
-        """Return the configured port if it is free, or a free one for 0. Raises `ConfigError`."""
-        candidates = [configured] if configured else self._rng.sample(FREE_PORTS, FREE_PORT_TRIES)
-        for port in candidates:
-            if port not in self._chosen and is_free(address, port):
-                self._chosen.add(port)
-                return port
-        if configured in self._chosen:
-            raise ConfigError(f"port {configured} is already used elsewhere in the file", path=path)
-        if configured:
-            flag = " (--port 0 does it for one run)" if path == "gateway.port" else ""
-            raise ConfigError(
-                f"port {configured} is in use; configure another, or 0 for a free one{flag}", path=path
-            )
-        raise ConfigError(f"no free port between {FREE_PORTS.start} and {FREE_PORTS.stop}", path=path)
-
-
-def is_free(address: str, port: int) -> bool:
-    """Tell whether a listener could be opened now."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-        return True

@@ -1,39 +1,10 @@
-"""The folder a run keeps its files in, and the lock that gives it to one run at a time."""
+"""The folder a run keeps its files in: what is there before the first process starts."""
 
-import contextlib
-import fcntl
-import os
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import yaml
 
-from cli.local.child import StartError
 from cli.local.plan import Plan
-
-
-@contextlib.contextmanager
-def locked(state: Path) -> Iterator[None]:
-    """Hold the folder while the block runs. Raises `StartError` when another run has it."""
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-        lock = (state / "lock").open("a+")
-    except OSError as error:
-        raise StartError(f"{state} cannot be used: {error.strerror}; name another with --state-dir") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            owner = lock.read().strip() or "unknown"
-            raise StartError(
-                f"another run (process {owner}) uses {state}; stop it, or use another folder with --state-dir"
-            ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
 
 
 def prepare(plan: Plan) -> None:

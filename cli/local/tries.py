@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.local.plan import LOOPBACK, Plan
+from cli.local.plan import Plan
+from dataplane.processes.ports import LOOPBACK
 
 JSON = "-H 'content-type: application/json'"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.local.state import locked
 from cli.main import main
+from dataplane.processes.folder import locked
 
 POOLS = "pools: [{name: a, models: [m]}]\n"
 

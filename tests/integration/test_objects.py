@@ -13,7 +13,8 @@ import yaml
 
 from cli.local.config import parse
 from cli.local.gateway import Gateway
-from cli.local.plan import LOOPBACK, Ports, make_plan
+from cli.local.plan import make_plan
+from dataplane.processes.ports import LOOPBACK, Ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 

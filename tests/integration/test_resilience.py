@@ -14,7 +14,8 @@ import pytest
 
 from cli.local.config import parse
 from cli.local.gateway import Gateway
-from cli.local.plan import Ports, make_plan
+from cli.local.plan import make_plan
+from dataplane.processes.ports import Ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -20,7 +20,8 @@ import pytest
 from cli.local.config import parse
 from cli.local.gateway import Gateway
 from cli.local.metrics import sample_value, scrape
-from cli.local.plan import LOOPBACK, Ports, make_plan
+from cli.local.plan import make_plan
+from dataplane.processes.ports import LOOPBACK, Ports
 from simulator.headers import BODY_BYTES, BODY_SHA256, ECHO_DIGEST
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]

@@ -12,9 +12,10 @@ import aiohttp
 
 from cli.local.envoy_clusters import pool_cluster_name
 from cli.local.metrics import pool_status, scrape
-from cli.local.plan import LOOPBACK, PoolPlan
+from cli.local.plan import PoolPlan
 from cli.local.smoke.context import Context, chat, distinct_text, expect, same, until
 from cli.local.smoke.requests import CHAT
+from dataplane.processes.ports import LOOPBACK
 from simulator.headers import POD
 
 WORKERS = 8

@@ -1,8 +1,8 @@
 """Smoke checks of objectives and model rewrites: what the configuration declares, a request gets."""
 
-from cli.local.plan import LOOPBACK
 from cli.local.smoke.context import Context, chat, distinct_text, same, until
 from cli.local.smoke.requests import CHAT
+from dataplane.processes.ports import LOOPBACK
 
 
 async def alias_answered(context: Context) -> str:

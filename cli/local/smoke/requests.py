@@ -9,9 +9,9 @@ import aiohttp
 
 from cli.local.envoy import FORGEABLE_HEADERS
 from cli.local.metrics import pool_status, scrape
-from cli.local.plan import LOOPBACK
 from cli.local.smoke.context import Answer, Context, chat, distinct_text, expect, same, until
 from dataplane.headers import DESTINATION_ENDPOINT
+from dataplane.processes.ports import LOOPBACK
 from simulator.headers import BODY_BYTES, BODY_SHA256, POD, RECEIVED_HEADERS
 
 CHAT = "/v1/chat/completions"

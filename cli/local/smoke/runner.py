@@ -9,10 +9,10 @@ from typing import Any
 
 import aiohttp
 
-from cli.local.child import Say
 from cli.local.gateway import Gateway
 from cli.local.smoke import failures, objects, requests, routing, sdk
 from cli.local.smoke.context import CheckError, Context
+from dataplane.processes.child import Say
 
 CHECK_TIMEOUT_S = 60.0
 

@@ -4,7 +4,8 @@ from itertools import count
 from pathlib import Path
 
 from cli.local.config import parse
-from cli.local.plan import LOOPBACK, Plan, make_plan
+from cli.local.plan import Plan, make_plan
+from dataplane.processes.ports import LOOPBACK
 
 TWO_POOLS = """
 gateway: {port: 8080, workers: 2}
@@ -27,7 +28,7 @@ def counted_ports():
     """A chooser that keeps configured ports and numbers the others from 20000."""
     numbers = count(20_000)
 
-    def choose(configured: int, path: str, address: str = LOOPBACK) -> int:
+    def choose(configured: int, path: str, address: str = LOOPBACK, hint: str = "") -> int:
         return configured or next(numbers)
 
     return choose

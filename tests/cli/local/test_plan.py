@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cli.local.config import parse
-from cli.local.plan import DEFAULT_PICKER, FREE_PORTS, Ports, is_free, make_plan
+from cli.local.plan import DEFAULT_PICKER, make_plan
 from dataplane.errors import ConfigError
+from dataplane.processes.ports import FREE_PORTS, Ports
 from tests.cli.local.plans import counted_ports, two_pools
 
 
@@ -43,14 +44,6 @@ def test_port_configured_twice_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError) as raised:
         make_plan(config, tmp_path, Ports(random.Random(1)))
     assert str(raised.value) == "pools[0].picker.healthPort: port 20100 is already used elsewhere in the file"
-
-
-def test_free_port_is_never_one_in_use(monkeypatch: pytest.MonkeyPatch, taken_port: int):
-    monkeypatch.setattr("cli.local.plan.FREE_PORTS", range(taken_port, taken_port + 1))
-    monkeypatch.setattr("cli.local.plan.FREE_PORT_TRIES", 1)
-    with pytest.raises(ConfigError, match="no free port"):
-        Ports(random.Random(1))(0, "gateway.port")
-    assert not is_free("127.0.0.1", taken_port)
 
 
 def test_picker_discovers_the_endpoints_its_simulator_writes(tmp_path: Path):

@@ -1,42 +1,14 @@
-"""The state folder: one run at a time, nothing stale."""
+"""The state folder: nothing stale."""
 
-import os
 from pathlib import Path
 
-import pytest
 import yaml
 
-from cli.local.child import StartError
-from cli.local.state import locked, prepare
+from cli.local.state import prepare
 from epp.objects.documents import Scope
 from epp.objects.files import ObjectFiles, Reading
 from epp.objects.model import InferenceObjective, RewriteRule, RewriteTarget
 from tests.cli.local.plans import two_pools
-
-
-def test_second_run_in_the_same_folder_is_refused_with_the_owner(tmp_path: Path):
-    state = tmp_path / "state"
-    with locked(state), pytest.raises(StartError) as raised, locked(state):
-        pass
-    assert str(raised.value) == (
-        f"another run (process {os.getpid()}) uses {state}; stop it, or use another folder with --state-dir"
-    )
-
-
-def test_folder_is_free_again_after_a_run(tmp_path: Path):
-    with locked(tmp_path):
-        pass
-    with locked(tmp_path):
-        assert (tmp_path / "lock").read_text() == str(os.getpid())
-
-
-def test_folder_that_cannot_be_made_is_refused(tmp_path: Path):
-    (tmp_path / "file").touch()
-    with (
-        pytest.raises(StartError, match="cannot be used: Not a directory; name another with --state-dir"),
-        locked(tmp_path / "file/state"),
-    ):
-        pass
 
 
 def test_new_run_puts_old_logs_aside_and_forgets_old_endpoints(tmp_path: Path):

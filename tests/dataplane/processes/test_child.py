@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.local import child as child_module
-from cli.local.child import Child, StartError
+from dataplane.processes import child as child_module
+from dataplane.processes.child import Child, StartError
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 
@@ -110,7 +110,7 @@ async def test_child_that_ignores_sigterm_is_killed(tmp_path: Path):
 def test_child_dies_with_a_killed_parent(tmp_path: Path):
     code = f"""
 import asyncio, pathlib, sys
-from cli.local.child import Child
+from dataplane.processes.child import Child
 async def main():
     child = Child("part", {SLEEPER!r}, pathlib.Path({str(tmp_path)!r}), print)
     await child.start()
