@@ -129,6 +129,8 @@ class StagedProfiles:
         found = {name: result for name, result in results.items() if result is not None}
         left_out = [stage for stage in _SPLIT if self._names[stage] in results.keys() - found.keys()]
         split = [stage for stage in _SPLIT if self._names[stage] in found]
+        if Stage.PREFILL in split and _is_same(found[self._names[Stage.PREFILL]], found[decode]):
+            split.remove(Stage.PREFILL)
         decision = "-".join([*split, Stage.DECODE]) if split else "decode-only"
         prefill, encode = (
             self._names[stage] if stage in split else "" for stage in (Stage.PREFILL, Stage.ENCODE)
@@ -145,13 +147,21 @@ class StagedProfiles:
 def tell_sidecar(
     result: SchedulingResult, prefill_profile: str, encode_profile: str, set_headers: dict[str, str]
 ) -> None:
-    """Set the sidecar's headers from the results of these profiles, as far as there are any."""
+    """Set the sidecar's headers from the results of these profiles, as far as there are any.
+
+    A server of both roles may be chosen for both: it is not told to ask itself.
+    """
     prefill = result.results.get(prefill_profile)
-    if prefill is not None:
+    if prefill is not None and not _is_same(prefill, result.results[result.primary]):
         set_headers[PREFILLER] = prefill.endpoints[0].key
     encode = result.results.get(encode_profile)
     if encode is not None:
         set_headers[ENCODERS] = ",".join(endpoint.key for endpoint in encode.endpoints)
+
+
+def _is_same(stage: ProfileResult, decode: ProfileResult) -> bool:
+    """Whether a stage would run where decode runs."""
+    return stage.endpoints[0] is decode.endpoints[0]
 
 
 def stage_decider(plugins: Mapping[str, Any], name: str, path: str) -> StageDecider:

@@ -66,6 +66,16 @@ def test_a_prompt_of_ten_tokens_is_prefilled_when_the_decider_always_says_yes():
     assert stage_headers(decision) == {"x-prefiller-host-port": PREFILL}
 
 
+def test_a_server_of_both_roles_that_is_chosen_for_both_is_not_told_to_ask_itself():
+    for handler in (f"{{deciders: {ALWAYS}}}", f"{{deciders: {ALWAYS}, onNoPrefill: fail}}"):
+        path = rig(handler, ["both"])
+        decision = ask(path, 40)
+        assert destination(decision) == DECODE
+        assert stage_headers(decision) == {}
+        shown = next(path.decisions.recent(1))
+        assert (shown["decision"], shown["leftOut"]) == ("decode-only", [])
+
+
 def test_all_encoders_are_listed_and_one_prefiller():
     assert stage_headers(ask(rig(f"{{deciders: {BOTH}}}"), 40)) in (
         {"x-prefiller-host-port": PREFILL, "x-encoder-hosts-ports": "10.0.0.3:8000,10.0.0.4:8000"},
