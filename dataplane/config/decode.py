@@ -115,7 +115,8 @@ def _decode(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any:
         if not isinstance(raw, list):
             return _wrong(f"expected a list, got {_name(raw)}", path, problems)
         items = [_decode(item, args[0], join(path, i), problems) for i, item in enumerate(raw)]
-        return [item for item in items if item is not _UNREADABLE]
+        readable = [item for item in items if item is not _UNREADABLE]
+        return readable if readable or not raw else _UNREADABLE  # lest the list be called empty as well
     elif origin is dict and args[0] is str and args[1] is not Any:
         if not isinstance(raw, dict):
             return _wrong(f"expected a mapping, got {_name(raw)}", path, problems)

@@ -141,7 +141,9 @@ class LabelCap:
     def keep(self, values: Iterable[str]) -> None:
         """Never fold these, which the operator chose, whatever clients bring; at most ``limit`` of them."""
         for value in values:
-            if value not in self._folded and self._kept < self.limit:
+            if self._kept >= self.limit:
+                return
+            if value not in self._folded:
                 self._folded[value] = label_value(value)
                 self._kept += 1
 

@@ -44,7 +44,15 @@ class _Choice:
 class PoolObjects:
     """One pool's objectives and rewrites. Of two objectives with one name the last counts."""
 
-    __slots__ = ("_exact", "_generic", "_priorities", "objectives", "rewrites")
+    __slots__ = (
+        "_exact",
+        "_generic",
+        "_priorities",
+        "models",
+        "objectives",
+        "rewrites",
+        "targets",
+    )
 
     def __init__(
         self, objectives: Iterable[InferenceObjective] = (), rewrites: Iterable[ModelRewrite] = ()
@@ -63,6 +71,15 @@ class PoolObjects:
                     self._generic = self._generic or choice
                 for model in rule.matches:
                     self._exact.setdefault(model, choice)
+        self.models = frozenset(self._exact)
+        """Every requested name that a rule matches exactly."""
+        self.targets = frozenset(
+            target.model_rewrite
+            for rewrite in self.rewrites
+            for rule in rewrite.rules
+            for target in rule.targets
+        )
+        """Every model name that a rule may choose."""
 
     def priority_of(self, objective: str) -> int:
         """The priority of a request with this objective header; 0 for none and for unknown ones."""
@@ -75,21 +92,6 @@ class PoolObjects:
         """
         choice = self._exact.get(model) or self._generic
         return None if choice is None else choice.pick(rng)
-
-    @property
-    def models(self) -> frozenset[str]:
-        """Every requested name that a rule matches exactly."""
-        return frozenset(self._exact)
-
-    @property
-    def targets(self) -> frozenset[str]:
-        """Every model name that a rule may choose."""
-        return frozenset(
-            target.model_rewrite
-            for rewrite in self.rewrites
-            for rule in rewrite.rules
-            for target in rule.targets
-        )
 
 
 NO_OBJECTS = PoolObjects()

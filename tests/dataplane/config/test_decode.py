@@ -205,3 +205,20 @@ def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, str]]):
 @given(st.integers(0, 1 << 40), st.sampled_from([("", 1), ("k", 1000), ("Ki", 1024), ("M", 10**6)]))
 def test_a_quantity_is_its_number_times_its_suffix(number: int, suffix: tuple[str, int]):
     assert read({"size": f"{number}{suffix[0]}"}) == (Tree(size=Quantity(number * suffix[1])), [])
+
+
+class Grove(msgspec.Struct, frozen=True):
+    trees: list[str]
+
+    def __post_init__(self) -> None:
+        if not self.trees:
+            raise ConfigError("is empty", path="trees")
+
+
+def test_a_list_of_mistakes_is_not_called_empty_as_well():
+    problems: list[ConfigError] = []
+    assert decode_struct({"trees": [1, True]}, Grove, "", problems) is None
+    assert [problem.path for problem in problems] == ["trees[0]", "trees[1]"]
+    problems.clear()
+    assert decode_struct({"trees": []}, Grove, "", problems) is None
+    assert [str(problem) for problem in problems] == ["trees: is empty"]
