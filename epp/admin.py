@@ -3,7 +3,7 @@
     /metrics                        Prometheus text
     /healthz, /readyz               200 ok; readiness answers 503 with the reason
     /debug/decisions?limit=20       the last decisions, newest first; also model=, endpoint=, ending=, traced=
-    /debug/decisions/<request id>   every kept decision of a request
+    /debug/decisions/<request id>   the kept decisions of a request, the newest 200
     /debug/endpoints?limit=1000     the endpoint table, age and problems of its data
     /debug/objects?limit=1000       objectives and model rewrites in use, and problems of their documents
     /debug/plugins/state            what plugins show of their state
@@ -31,6 +31,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -229,9 +230,10 @@ class AdminServer:
 
     async def _decision(self, request: web.Request) -> web.StreamResponse:
         request_id = request.match_info["request_id"]
-        found = list(self._pages.decision(request_id))
-        if found:
-            return await _listing(request, found)
+        found = iter(self._pages.decision(request_id))
+        newest = next(found, None)
+        if newest is not None:
+            return await _listing(request, chain((newest,), found))
         return _json(
             {
                 "error": f"no decision of request {request_id!r} is kept; see --decision-log-size and "

@@ -28,6 +28,9 @@ MAX_TRACES: Final = 256
 MAX_SEARCHED: Final = 20_000
 """Records, newest first, among which those of a query are looked for: requests wait meanwhile."""
 
+MAX_FOUND: Final = 200
+"""Decisions shown of one request id: a client may give the same to all its requests."""
+
 MAX_TEXT: Final = 256
 """Characters kept of a text that a client chose."""
 
@@ -135,9 +138,10 @@ class DecisionLog:
         return map(describe, list(islice(filter(query.matches, searched), query.limit)))
 
     def find(self, request_id: str) -> Iterator[dict[str, Any]]:
-        """Every kept decision of this request id, newest first; ids are the client's, so not unique."""
+        """The newest kept decisions of this request id; ids are the client's, so not unique."""
         wanted = clean(request_id)
-        return map(describe, [r for r in self._newest_first() if r.request_id == wanted])
+        found = (record for record in self._newest_first() if record.request_id == wanted)
+        return map(describe, list(islice(found, MAX_FOUND)))
 
     def _newest_first(self) -> Iterator[DecisionRecord]:
         """The records of both buffers, each once: traced ones are in the first as well, while it has room."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from epp.interfaces.endpoint import EndpointSpec
 from epp.interfaces.scheduling import ProfileResult
 from epp.interfaces.trace import COLUMNS, DecisionTrace, FilterStep, ProfileTrace, Removed, Rows
@@ -64,20 +66,20 @@ def _plain(record: DecisionRecord) -> dict[str, Any]:
 
 
 def _profile(profile: ProfileResult) -> dict[str, Any]:
-    keys = [endpoint.key for endpoint in profile.candidates.endpoints]
-    order = sorted(range(len(keys)), key=lambda i: -profile.totals[i])[:MAX_LISTED_CANDIDATES]
+    endpoints = profile.candidates.endpoints
+    order = np.argsort(-profile.totals, kind="stable")[:MAX_LISTED_CANDIDATES].tolist()
     return {
         "filters": [{"name": f.name, "before": f.before, "after": f.after} for f in profile.filters],
         "picked": [endpoint.key for endpoint in profile.endpoints],
         "candidates": [
             {
-                "endpoint": keys[i],
+                "endpoint": endpoints[i].key,
                 "total": round(float(profile.totals[i]), 6),
                 "scores": {s.name: _score(float(s.scores[i]), s.weight) for s in profile.scorers},
             }
             for i in order
         ],
-        "candidatesTotal": len(keys),
+        "candidatesTotal": len(endpoints),
     }
 
 

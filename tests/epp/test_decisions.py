@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epp.decisions import MAX_TEXT, DecisionLog, DecisionQuery, DecisionRecord, clean
+from epp.decisions import MAX_FOUND, MAX_TEXT, DecisionLog, DecisionQuery, DecisionRecord, clean
 from epp.interfaces.endpoint import EndpointSpec
 from epp.interfaces.trace import DecisionTrace, Origin
 
@@ -130,3 +130,12 @@ def test_a_search_looks_at_so_many_records_and_no_more(monkeypatch: pytest.Monke
     for model in "abcd":
         log.add(record(model=model, target_model=model))
     assert [len(list(log.recent(DecisionQuery(model=model)))) for model in "abcd"] == [0, 1, 1, 1]
+
+
+def test_of_one_id_given_to_all_requests_the_newest_are_shown() -> None:
+    log = DecisionLog(MAX_FOUND + 5)
+    for number in range(MAX_FOUND + 5):
+        log.add(record(request_id="same", prompt_bytes=number))
+    found = log.find("same")
+    assert next(found)["promptBytes"] == MAX_FOUND + 4
+    assert len(list(found)) == MAX_FOUND - 1
