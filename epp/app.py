@@ -35,7 +35,7 @@ from dataplane.extproc.http2 import Limits, StreamFactory
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
 from dataplane.extproc.transport_metrics import TransportCollector
-from dataplane.files import read_regular_file
+from dataplane.files import FileSignature, read_regular_file
 from dataplane.observability import logs
 from dataplane.server_tls import TlsOptions
 from epp.admin import AdminPages, AdminServer
@@ -54,7 +54,7 @@ from epp.objects.files import ObjectFiles
 from epp.objects.following import ObjectFollower
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
-from epp.reload import Reloader, revision_of
+from epp.reload import STOPPING, Reloader, revision_of
 from epp.resilience.guard import Guard
 from epp.tracing.setup import Tracing, read_settings
 
@@ -156,6 +156,8 @@ class Picker:
         self.assembler = Assembler(
             options, self.handle, self.metrics, self.objects, self.guard, with_spans=with_spans
         )
+        self._config_seen = FileSignature.of(options.config_file)
+        """The configuration file before it was read: a change while the picker starts is seen later."""
         text = read_config(options)
         revision = revision_of(text)
         self.current = self.assembler.assemble(self._load(text), revision, None)
@@ -208,9 +210,11 @@ class Picker:
     async def _apply(self, text: bytes, revision: str) -> None:
         """Put a configuration in the place of the running one. ``ConfigError``: nothing has changed."""
         old = self.current
-        graph = self._load(text)
-        new = self.assembler.assemble(graph, revision, old)
+        new = self.assembler.assemble(self._load(text), revision, old)
+        graph = new.graph
         found = None if new.discovery is old.discovery else await new.discovery.read()
+        if self.reloader.stopped:
+            raise ConfigError(STOPPING)
         bequeath(old.graph, graph)
         self.guard.configure(graph.config.resilience)
         self.assembler.connect(new)
@@ -310,7 +314,7 @@ class Picker:
             await self.stop()
             raise
         if self.options.config_file and self.options.watch_config:
-            self.reloader.watch(self.options.config_file)
+            self.reloader.watch(self.options.config_file, self._config_seen)
         if self.object_files is not None:
             self.object_files.watch()
         self.health.set(ENDPOINTS_KNOWN, holds=True)

@@ -10,7 +10,9 @@ they have learnt to their successors. Requests that are under way keep the direc
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from dataplane.config.epp import EndpointPickerConfig
@@ -79,10 +81,17 @@ class Assembler:
     def assemble(self, graph: PluginGraph, revision: str, current: Assembly | None) -> Assembly:
         """A new assembly, nothing of which runs yet. ``ConfigError`` when the graph cannot be run."""
         options, table = self._options, self._handle.table
-        scraper = current.scraper if current is not None and _same_sources(graph, current.graph) else None
-        discovery = (
-            current.discovery if current is not None and self._same_discovery(graph, current) else None
-        )
+        scraper: Scraper | None = None
+        discovery: DiscoveryRuntime | None = None
+        if current is not None:
+            kept: list[tuple[Any, Any]] = []
+            if _same_sources(graph, current.graph):
+                scraper = current.scraper
+                kept += zip(_fed(graph), _fed(current.graph), strict=True)
+            if self._same_discovery(graph, current):
+                discovery = current.discovery
+                kept += [(graph.discovery, current.graph.discovery)]
+            graph = _with_kept(graph, kept)
         if scraper is None:
             scraper = Scraper(
                 table,
@@ -152,7 +161,9 @@ def bequeath(old: PluginGraph, new: PluginGraph) -> None:
     """Let each new plugin take over from its predecessor of the same type and name."""
     for name, plugin in new.instances.items():
         predecessor = old.instances.get(name)
-        if predecessor is not None and predecessor.name == plugin.name and isinstance(plugin, Heir):
+        if predecessor is None or predecessor is plugin:
+            continue
+        if predecessor.name == plugin.name and isinstance(plugin, Heir):
             try:
                 plugin.inherit(predecessor)
             except Exception:  # what was learnt is a help, not a condition: the plugin starts afresh
@@ -174,6 +185,27 @@ def _same_sources(new: PluginGraph, old: PluginGraph) -> bool:
         for (old_source, old_extractors), (new_source, new_extractors) in zip(
             old.sources, new.sources, strict=True
         )
+    )
+
+
+def _fed(graph: PluginGraph) -> list[Any]:
+    """Sources and their extractors, in an order that is the same for graphs with the same sources."""
+    return [plugin for source, extractors in graph.sources for plugin in (source, *extractors)]
+
+
+def _with_kept(graph: PluginGraph, kept: Sequence[tuple[Any, Any]]) -> PluginGraph:
+    """The graph with those plugins that go on in the place of their equals, so that pages show who works."""
+    old = {id(new): plugin for new, plugin in kept if new is not None}
+    if not old:
+        return graph
+    return replace(
+        graph,
+        instances=MappingProxyType({name: old.get(id(p), p) for name, p in graph.instances.items()}),
+        sources=tuple(
+            (old.get(id(source), source), tuple(old.get(id(e), e) for e in extractors))
+            for source, extractors in graph.sources
+        ),
+        discovery=old.get(id(graph.discovery), graph.discovery),
     )
 
 

@@ -31,6 +31,8 @@ POLL_S: Final = 0.25
 MAX_PROBLEMS: Final = 50
 """Mistakes of a refused text that are kept and logged."""
 
+STOPPING: Final = "the picker is stopping"
+
 PREFIX: Final = "pointsman_epp_config_"
 
 
@@ -56,6 +58,8 @@ class Reloader:
         self._wall_clock = wall_clock
         self._lock = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
+        self.stopped = False
+        """Whether nothing may be put in place any more."""
         self.revision = revision
         self.applied_at = wall_clock()
         self.problems: list[str] = []
@@ -79,6 +83,8 @@ class Reloader:
     async def reload(self) -> list[str]:
         """Read and apply. Returns the problems: empty when the text runs now, or ran already."""
         async with self._lock:
+            if self.stopped:
+                return [STOPPING]
             try:
                 text = await aside(self._read)
                 revision = revision_of(text)
@@ -97,14 +103,15 @@ class Reloader:
             log.info("configuration %s is running", revision)
             return self._done("applied", [])
 
-    def watch(self, file: str) -> None:
-        """Reload whenever the file has changed, on the running event loop."""
+    def watch(self, file: str, applied: FileSignature) -> None:
+        """Reload whenever the file is another than the one ``applied``, on the running event loop."""
         self._watcher = asyncio.get_running_loop().create_task(
-            self._watch(file, FileSignature.of(file)), name="config-watch"
+            self._watch(file, applied), name="config-watch"
         )
 
     async def stop(self) -> None:
-        """Watch no longer."""
+        """Watch no longer, and put nothing in place any more, a reload under way included."""
+        self.stopped = True
         if self._watcher is not None:
             self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):

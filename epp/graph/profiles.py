@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -89,7 +90,10 @@ def _profile(spec: SchedulingProfileSpec, path: str, instances: Instances) -> Pr
     if len(pickers) > 1:
         names = ", ".join(f"'{name}'" for name, _ in pickers)
         instances.problem(f"profile '{spec.name}' has several pickers: {names}; keep one", path)
-    if scorers and not any(weight for _, _, weight in scorers):
+    weights = [weight for _, _, weight in scorers]
+    if all(map(math.isfinite, weights)) and not math.isfinite(sum(weights)):
+        instances.problem("the weights together are no finite number; use smaller ones", path)
+    if scorers and not any(weights):
         instances.warnings.append(f"{path}: every weight is 0, so all endpoints score alike")
     picker = pickers[0][1] if pickers else _default_picker(instances)
     return None if picker is None else Profile(spec.name, filters, scorers, picker)

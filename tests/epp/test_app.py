@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,8 +16,12 @@ from dataplane.extproc.exchange import Ending, HttpRequest
 from dataplane.headers import Headers
 from epp.app import Picker
 from epp.handler import PickerExchange
+from epp.interfaces.data_layer import DiscoveredSet
 from epp.options import EppOptions
+from epp.plugins.discovery.file import FileDiscovery
 from epp.plugins.producers.approximate_prefix import ApproximatePrefixProducer
+from epp.reload import revision_of
+from tests.epp.datalayer.model_server import until
 from tests.support.request_path import destination
 
 CONFIG = """
@@ -44,7 +50,7 @@ def write_endpoints(file: Path, *ports: int) -> None:
 class Site:
     """A picker's files, and the picker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, watch_config: bool = False) -> None:
         self.endpoints = folder / "endpoints.yaml"
         self.config = folder / "config.yaml"
         write_endpoints(self.endpoints, 1, 2, 3)
@@ -58,7 +64,7 @@ class Site:
                 metrics_host="127.0.0.1",
                 secure_serving=False,
                 config_file=str(self.config),
-                watch_config=False,
+                watch_config=watch_config,
             )
         )
 
@@ -175,6 +181,54 @@ async def test_an_endpoints_file_that_is_not_there_is_refused(site: Site, tmp_pa
     write_endpoints(site.endpoints, 1)
     found = before.discovery._discovery.load()
     assert [spec.port for spec in found.endpoints] == [1]
+
+
+async def test_plugins_that_go_on_are_the_ones_that_are_shown(site: Site) -> None:
+    picker = site.picker
+    before = picker.current.graph
+    extractor = before.instances["core-metrics-extractor"]
+    site.write(queue=0.5)
+    assert await picker.reloader.reload() == []
+    after = picker.current.graph
+    assert after.discovery is before.discovery is after.instances["file-discovery"]
+    assert after.discovery.dump_state()["totalEndpoints"] == 3
+    assert after.instances["core-metrics-extractor"] is extractor
+    assert after.sources == before.sources
+    assert after.instances["queue-scorer"] is not before.instances["queue-scorer"]
+
+
+async def test_a_reload_that_waits_when_the_picker_stops_puts_nothing_in_place(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picker, before = site.picker, site.picker.current
+    loading, gate = threading.Event(), threading.Event()
+
+    def load_later(self: FileDiscovery) -> DiscoveredSet:
+        loading.set()
+        gate.wait()
+        return DiscoveredSet([], [])
+
+    monkeypatch.setattr(FileDiscovery, "load", load_later)
+    site.write(queue=2, endpoints=tmp_path / "other.yaml")
+    reload = asyncio.create_task(picker.reload())
+    await until(loading.is_set)
+    await picker.stop()
+    gate.set()
+    assert await reload == ["the picker is stopping"]
+    assert picker.current is before
+    assert len(picker.table) == 3
+
+
+async def test_a_configuration_changed_while_the_picker_starts_is_used(tmp_path: Path) -> None:
+    site = Site(tmp_path, watch_config=True)
+    site.write(queue=0.5)
+    revision = revision_of(site.config.read_bytes())
+    await site.picker.start()
+    try:
+        await until(lambda: site.picker.reloader.revision == revision)
+    finally:
+        await site.picker.stop()
+    assert site.picker.handler.director.revision == revision
 
 
 async def test_endpoints_can_be_given_by_flag_alone(tmp_path: Path) -> None:

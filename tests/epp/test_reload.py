@@ -9,6 +9,7 @@ import pytest
 
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
+from dataplane.files import FileSignature
 from dataplane.observability.exposition import MetricSet
 from epp.reload import Reloader, revision_of
 
@@ -108,7 +109,7 @@ async def test_a_changed_file_is_followed(tmp_path: Path, how: str) -> None:
     file = tmp_path / "data" / "config" if how == "symlink" else tmp_path / "v1" / "config"
     source = Source()
     source.reloader = Reloader(file.read_bytes, source.apply, revision_of(b"one"), MetricSet())
-    source.reloader.watch(str(file))
+    source.reloader.watch(str(file), FileSignature.of(str(file)))
     await asyncio.sleep(0)
     if how == "write":
         file.write_bytes(b"two")
@@ -128,6 +129,32 @@ async def test_a_changed_file_is_followed(tmp_path: Path, how: str) -> None:
     finally:
         await source.reloader.stop()
     assert source.applied == [b"two"]
+
+
+async def test_a_file_changed_before_the_watch_began_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(b"one")
+    before = FileSignature.of(str(file))
+    source = Source()
+    source.reloader = Reloader(file.read_bytes, source.apply, revision_of(b"one"), MetricSet())
+    file.write_bytes(b"later")
+    source.reloader.watch(str(file), before)
+    try:
+        for _ in range(1000):
+            if source.applied:
+                break
+            await asyncio.sleep(0.02)
+    finally:
+        await source.reloader.stop()
+    assert source.applied == [b"later"]
+
+
+async def test_a_stopped_reloader_applies_nothing() -> None:
+    source = Source()
+    await source.reloader.stop()
+    source.text = b"two"
+    assert await source.reloader.reload() == ["the picker is stopping"]
+    assert source.applied == []
 
 
 def test_the_reference_page_lists_the_metrics() -> None:

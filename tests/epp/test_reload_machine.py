@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dataplane.errors import ResourceExhaustedError, ServiceUnavailableError
+from dataplane.errors import ServiceUnavailableError
 from dataplane.extproc.exchange import Ending
 from epp.app import Picker
 from epp.handler import PickerExchange
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import Endpoint, EndpointSpec
+from epp.interfaces.scheduling import FiltersDrainedError
 from epp.options import EppOptions
 from epp.reload import revision_of
 from tests.support.request_path import destination, http_request, response
@@ -281,15 +283,15 @@ class ReloadMachine(RuleBasedStateMachine):
         eligible = {
             s.key: s for s in self.pool.values() if not wanted.zone or s.labels["zone"] == wanted.zone
         }
-        expected = None if eligible else (ResourceExhaustedError if self.pool else ServiceUnavailableError)
-        try:
-            decision = asked.exchange.on_request(http_request(*headers, body=body), lambda _: None)
-        except (ResourceExhaustedError, ServiceUnavailableError) as error:
-            assert type(error).__mro__[1 if expected is ResourceExhaustedError else 0] is expected
+        request = http_request(*headers, body=body)
+        if not eligible:
+            refusal = FiltersDrainedError if self.pool else ServiceUnavailableError
+            with pytest.raises(refusal):
+                asked.exchange.on_request(request, lambda _: None)
             asked.exchange.on_end(Ending.REJECTED)
             self.requests.remove(asked)
             return
-        assert expected is None
+        decision = asked.exchange.on_request(request, lambda _: None)
         chosen = eligible[destination(decision)]
         pinned = running.pins.get(session) if wanted.session and session else None
         if pinned in {s.id for s in eligible.values()} and not wanted.is_scorer:

@@ -135,3 +135,16 @@ def test_two_handlers_are_refused():
     assert problems("plugins: [{type: many-handler}, {type: single-profile-handler}]") == [
         "plugins: multiple profile handlers found: 'many-handler', 'single-profile-handler'; keep one"
     ]
+
+
+def test_weights_that_overflow_together_are_refused():
+    text = """
+plugins: [{type: queue-scorer}, {type: load-aware-scorer}]
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: queue-scorer, weight: 1.0e+308}, {pluginRef: load-aware-scorer, weight: 1.0e+308}]
+"""
+    assert problems(text) == [
+        "schedulingProfiles[0]: the weights together are no finite number; use smaller ones"
+    ]
+    assert load(text.replace("308", "307")).profiles["default"].scorers
