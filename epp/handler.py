@@ -21,6 +21,7 @@ from dataplane.headers import (
     DESTINATION_ENDPOINT_SCORES,
     DESTINATION_ENDPOINT_SERVED,
     EXPLAIN,
+    GRPC_STATUS,
     LB_NAMESPACE,
     REQUEST_ID,
     STRIPPED_UPSTREAM,
@@ -36,7 +37,7 @@ from epp.metrics import EppMetrics, RequestMetrics
 from epp.model_names import plain_answer, restorer
 
 MODEL_SERVER_ERROR: Final = "ModelServerError"
-"""Error code under which answers other than 2xx of a model server are counted."""
+"""Error code under which failed answers of a model server are counted: other than 2xx, or gRPC's OK."""
 
 MAX_CACHED_ANSWERS: Final = 4096
 """Destinations whose encoded answer is kept; the cache starts over beyond."""
@@ -275,7 +276,7 @@ class PickerExchange:
         if admitted is not None:
             self._note_served(admitted, response)
             self._director.answered(admitted, response, summary.served)
-            self._choose_reader(admitted, response.status)
+            self._choose_reader(admitted, response)
         stale = response.headers.present(CONTROL_HEADERS)
         added: list[tuple[str, bytes]] = []
         transform: BodyTransform | None = None
@@ -294,8 +295,9 @@ class PickerExchange:
             return Proceed(set_headers=set_headers, remove_headers=stale, transform=transform)
         return _RESPONSE_SEEN
 
-    def _choose_reader(self, admitted: Admitted, status: int) -> None:
-        if 200 <= status < 300:
+    def _choose_reader(self, admitted: Admitted, response: HttpResponse) -> None:
+        # A gRPC call that fails before its first message says so in the head, with HTTP status 200.
+        if 200 <= response.status < 300 and response.headers.get(GRPC_STATUS, "0") == "0":
             if admitted.parser is not None:
                 self._reader = admitted.parser.response_reader(self._summary.streaming)
         elif self._metrics is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from dataplane.errors import BadRequestError, ServiceUnavailableError
 from dataplane.extproc.events import Proceed
-from dataplane.extproc.exchange import Ending, HttpRequest
+from dataplane.extproc.exchange import Ending, HttpRequest, HttpResponse
 from dataplane.headers import DESTINATION_ENDPOINT, LB_NAMESPACE, STRIPPED_UPSTREAM, Headers
 from epp.handler import PickerExchange, PickerHandler
 from epp.interfaces.endpoint import EndpointTable
@@ -150,10 +150,15 @@ def test_gaps_between_the_chunks_of_a_stream_are_counted() -> None:
     assert metric(rig, "request_streaming_itl_seconds_sum") == 0.75
 
 
-def test_an_error_of_the_model_server_is_counted_and_not_read() -> None:
+@pytest.mark.parametrize(
+    "head",
+    [response(status=503), response(("grpc-status", "14"))],
+    ids=["HTTP", "gRPC"],
+)
+def test_an_error_of_the_model_server_is_counted_and_not_read(head: HttpResponse) -> None:
     rig = Rig(PLUGINS)
     exchange, _ = ask(rig, chat(), ID)
-    exchange.on_response_headers(response(status=503))
+    exchange.on_response_headers(head)
     exchange.on_response_chunk(b'{"usage": {"prompt_tokens": 1}}', True)
     exchange.on_end(Ending.NATURAL)
     assert metric(rig, "request_error_total") == 1
