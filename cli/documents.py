@@ -1,6 +1,7 @@
 """`pointsman apply`, `diff`, `export` and `get`: the control plane's objects as documents, over its API."""
 
 import argparse
+import http.client
 import json
 import os
 import sys
@@ -129,7 +130,7 @@ def call(arguments: argparse.Namespace, method: str, path: str, text: str | None
             return json.loads(answer.read(MAX_ANSWER_BYTES))
     except urllib.error.HTTPError as error:
         raise RefusedError(_refusal(error)) from None
-    except (urllib.error.URLError, TimeoutError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
         raise RefusedError(f"{base} cannot be reached: {reason}") from None
     except ValueError as error:
@@ -141,5 +142,5 @@ def _refusal(error: urllib.error.HTTPError) -> str:
         body = json.loads(error.read(MAX_ANSWER_BYTES))
         lines = [f"{detail['path']}: {detail['message']}" for detail in body["details"]]
         return "\n".join(lines or [body["message"]])
-    except (ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return f"HTTP {error.code}"

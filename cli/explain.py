@@ -5,6 +5,7 @@ its debug pages, or saves the picker's endpoints for a decision offline.
 """
 
 import argparse
+import http.client
 import json
 import os
 import sys
@@ -27,6 +28,7 @@ FAILED: Final = 1
 ASKED_WRONGLY: Final = 2
 TIMEOUT_S: Final = 10.0
 MAX_PAGE_BYTES: Final = 64 << 20
+MAX_ERROR_BYTES: Final = 4096
 MAX_ENDPOINTS: Final = 20_000
 
 OFFLINE_ONLY: Final = (
@@ -93,8 +95,7 @@ def check(args: argparse.Namespace) -> None:
         given = next((name for name in OFFLINE_ONLY if getattr(args, name) is not None), None)
         if given is not None:
             raise ConfigError("excludes --from", path=f"--{given.replace('_', '-')}")
-        parts = urllib.parse.urlsplit(args.source)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_address(args.source):
             raise ConfigError(f"{args.source!r} is not an address; write http://HOST:9090", path="--from")
         if bool(args.what) == bool(args.save_snapshot):
             raise ConfigError("give either a request id or --save-snapshot")
@@ -104,6 +105,15 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError("name the file with the request's body, or a picker with --from")
     elif not (args.endpoints or args.snapshot):
         raise ConfigError("nothing says which endpoints there are; give --endpoints or --snapshot")
+
+
+def is_address(text: str) -> bool:
+    """Whether pages can be asked for at this URL."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def show_offline(args: argparse.Namespace) -> int:
@@ -182,24 +192,26 @@ def fetch(source: str, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - http or https, see check
             text = answer.read(MAX_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
-        with error:
-            raise NoAnswerError(f"{url}: {reason(error.read(4096)) or f'status {error.code}'}") from None
+        raise NoAnswerError(f"{url}: {reason(error) or f'status {error.code}'}") from None
+    except http.client.HTTPException as error:
+        raise NoAnswerError(f"{url}: no answer in HTTP ({error!r:.200})") from None
     except (OSError, ValueError) as error:
         raise NoAnswerError(f"{url}: {getattr(error, 'reason', error)}") from None
     if len(text) > MAX_PAGE_BYTES:
         raise NoAnswerError(f"{url}: the answer is larger than {MAX_PAGE_BYTES} bytes")
     try:
         page = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         page = None
     if not isinstance(page, dict):
         raise NoAnswerError(f"{url}: is not the page of a picker")
     return page
 
 
-def reason(body: bytes) -> str:
+def reason(error: urllib.error.HTTPError) -> str:
     """What an error page says."""
     try:
-        return str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
+        with error:
+            return str(json.loads(error.read(MAX_ERROR_BYTES))["error"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         return ""

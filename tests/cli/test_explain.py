@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +148,44 @@ def test_a_picker_without_an_answer_is_exit_code_1(
 def test_a_picker_that_is_not_there_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatcher.main(["explain", "x", "--from", "http://127.0.0.1:1"]) == 1
     assert "Connection refused" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n", "no answer in HTTP (BadStatusLine('SSH-2.0-OpenSSH"),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+            "no answer in HTTP (IncompleteRead(",
+        ),
+        (b"HTTP/1.1 200 OK\r\na: " + b"x" * 70_000, "no answer in HTTP (LineTooLong("),
+        (b"HTTP/1.1 404 No\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "status 404"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "is not the page of a picker"),
+        (b"", "Remote end closed connection without response"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_whatever_answers_in_the_place_of_a_picker_is_exit_code_1(
+    said: bytes, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert (
+            dispatcher.main(["explain", "x", "--from", f"http://127.0.0.1:{listener.getsockname()[1]}"]) == 1
+        )
+        thread.join()
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://h:port", "http://h:99999", "ftp://h", "http://"])
+def test_an_address_that_is_none_is_exit_code_2(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dispatcher.main(["explain", "x", "--from", address]) == 2
+    assert "is not an address; write http://HOST:9090" in capsys.readouterr().err
