@@ -98,7 +98,7 @@ class Batches:
         return took / size / 1000
 
 
-def _no_resume(decision: Decision) -> None:
+def _no_resume(outcome: Decision | Exception) -> None:
     raise AssertionError("the decision did not wait")
 
 

@@ -39,7 +39,7 @@ from dataplane.files import FileSignature, read_regular_file
 from dataplane.observability import logs
 from dataplane.server_tls import TlsOptions
 from epp.admin import AdminPages, AdminServer
-from epp.assembly import Assembler, bequeath
+from epp.assembly import Assembler, bequeath, close_plugins
 from epp.datalayer.report import describe_endpoints
 from epp.decisions import DecisionLog
 from epp.explain.policy import ExplainPolicy
@@ -231,6 +231,7 @@ class Picker:
         if new.discovery is not old.discovery:
             await old.discovery.stop()
             new.discovery.start()
+        await close_plugins(old.graph)
 
     def _ext_proc_server(self) -> ExtProcServer:
         options = self.options
@@ -346,6 +347,7 @@ class Picker:
         self.current.scraper.stop()
         await self.health_server.stop()
         await self.admin.stop()
+        await close_plugins(self.current.graph)
         if self.tracing is not None:
             await self.tracing.stop()
 

@@ -25,7 +25,7 @@ from epp.director import Director
 from epp.graph import PluginGraph
 from epp.interfaces.data_layer import EndpointDiscovery
 from epp.interfaces.handle import Handle
-from epp.interfaces.request_control import EndpointObserver
+from epp.interfaces.request_control import Closing, EndpointObserver
 from epp.metrics import EppMetrics, PrefixIndex
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
@@ -168,6 +168,16 @@ def bequeath(old: PluginGraph, new: PluginGraph) -> None:
                 plugin.inherit(predecessor)
             except Exception:  # what was learnt is a help, not a condition: the plugin starts afresh
                 log.exception("plugin %s could not take over from its predecessor", plugin.name)
+
+
+async def close_plugins(graph: PluginGraph) -> None:
+    """Let go of what plugins hold open, once no new request comes to them."""
+    for plugin in graph.instances.values():
+        if isinstance(plugin, Closing):
+            try:
+                await plugin.close()
+            except Exception:  # one that cannot be closed keeps no other open
+                log.exception("plugin %s could not be closed", plugin.name)
 
 
 def prefix_indexes(graph: PluginGraph) -> list[PrefixIndex]:

@@ -9,6 +9,7 @@ decide on the same view of the load.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 from uuid import uuid4
@@ -32,7 +33,7 @@ from epp.conditional_decode import ConditionalDecode, wants_only_cached
 from epp.graph import PluginGraph
 from epp.interfaces.endpoint import Booking, Candidates, EndpointTable
 from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
-from epp.interfaces.request_control import Parser, ResponseHead
+from epp.interfaces.request_control import Parser, Preparer, ResponseHead
 from epp.interfaces.scheduling import SchedulingResult
 from epp.metrics import EppMetrics
 from epp.model_names import ModelNames
@@ -47,6 +48,7 @@ from epp.tracing.scheduler import TracedScheduler
 DEFAULT_PATH: Final = "/v1/completions"
 MAX_REQUEST_ID_BYTES: Final = 256
 """Longer ids are cut in logs and records; the header itself is forwarded as it came."""
+PREPARER_POINT: Final = "Preparer"
 PRODUCER_POINT: Final = "DataProducer"
 RESPONSE_HEADER_POINT: Final = "ResponseHeaderProcessor"
 
@@ -129,6 +131,8 @@ class Director:
         reporters = graph.response_reporters
         self.reporting = ResponseReporting(reporters, timings, self._failures) if reporters else None
         """Whom to ask when a response body has ended; None when there is nobody."""
+        self.all_preparers = [p for p in graph.producers if isinstance(p, Preparer) and p.prepares]
+        """Producers that some requests have to wait for."""
         self._produce = [(p, recorder(timings, PRODUCER_POINT, p)) for p in graph.producers]
         self._pre_request = [(p.pre_request, recorder(timings, "PreRequest", p)) for p in graph.pre_requests]
 
@@ -158,6 +162,22 @@ class Director:
         headers = http.headers
         path = request_path(headers)
         return InferenceRequest(_request_id(headers), path, headers, b"", ParsedBody(), self._clock())
+
+    def preparers(self, request: InferenceRequest) -> list[Preparer]:
+        """Those whose data the request has to wait for; nearly always none."""
+        if not self.all_preparers:
+            return []
+        return [preparer for preparer in self.all_preparers if preparer.needs_preparation(request)]
+
+    async def prepare(self, request: InferenceRequest, preparers: Sequence[Preparer]) -> None:
+        """Wait for their data. What fails is missing."""
+        request.stage = "preparation"
+        for preparer in preparers:
+            try:
+                await preparer.prepare(request)
+            except Exception as error:  # noqa: BLE001 - who reads the data can do without; the request goes on
+                cost = "so its data is missing and the request goes on without"
+                self._failures.note(PREPARER_POINT, preparer, cost, error)
 
     def admit(self, request: InferenceRequest, parser: Parser | None, http: HttpRequest) -> Admitted:
         """Choose endpoints; book the primary, and the one that computes the prompt for it.

@@ -7,12 +7,14 @@ a client or a model server sends never ends in more than a rejection of this one
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 
 from dataplane.clock import Clock
 from dataplane.errors import RequestError
-from dataplane.extproc.events import BodyTransform, MetadataValues, Proceed
+from dataplane.extproc.events import BodyTransform, MetadataValues, Proceed, Reject
 from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
 from dataplane.headers import (
     BODY_DIGESTS,
@@ -31,7 +33,7 @@ from epp.decisions import DecisionLog, DecisionRecord, clean
 from epp.director import Admitted, Director
 from epp.explain.policy import ExplainPolicy
 from epp.interfaces.request import InferenceRequest, ResponseSummary
-from epp.interfaces.request_control import ResponseReader
+from epp.interfaces.request_control import Parser, Preparer, ResponseReader
 from epp.interfaces.spans import RequestSpans, RequestTracer
 from epp.metrics import EppMetrics, RequestMetrics
 from epp.model_names import plain_answer, restorer
@@ -58,6 +60,7 @@ class PickerHandler:
         emit_scores: bool = False,
         explain: ExplainPolicy | None = None,
         tracer: RequestTracer | None = None,
+        may_wait: bool = True,
     ) -> None:
         self.director = director
         self.metrics = metrics
@@ -67,6 +70,8 @@ class PickerHandler:
         self.explain = explain
         """Says which decisions are traced; None = none ever is."""
         self.tracer = tracer
+        self.may_wait = may_wait
+        """Whether requests are prepared that need it; otherwise they are decided without."""
         self._answers: dict[str, Proceed] = {}
 
     def open(self) -> PickerExchange:
@@ -130,6 +135,7 @@ class PickerExchange:
         "_handler",
         "_last_chunk_at",
         "_metrics",
+        "_preparing",
         "_reader",
         "_record",
         "_spans",
@@ -149,6 +155,8 @@ class PickerExchange:
         self._explanation: bytes | None = None
         """The decision in one line, for a client that asked for it."""
         self._spans: RequestSpans | None = None
+        self._preparing: asyncio.Task[None] | None = None
+        """Decides when what the request waits for is there."""
         self._summary = ResponseSummary()
         self._started_at = 0.0
         self._last_chunk_at = 0.0
@@ -168,24 +176,69 @@ class PickerExchange:
                 explain.consider(inference)
             if spans is not None and spans.is_recording:
                 inference.spans = spans
-            metrics = self._metrics_of(inference)
-            admitted = self._admitted = self._director.admit(inference, parser, request)
-            return self._answer(inference, admitted, metrics, started)
-        except RequestError as error:
-            record = self._fail(inference, request, error, started)
-            if explain is not None and explain.is_asked(request.headers):
-                return explain.rejection(error, record)
-            raise
-        except Exception as error:
-            self._note_defect(inference, request, error, started)
-            raise
+            self._metrics = self._handler.metrics.for_request(
+                inference.model, inference.target_model, inference.fairness_id, inference.priority
+            )
+            preparers = self._director.preparers(inference) if self._handler.may_wait else None
+            if not preparers:
+                return self._decide(inference, parser, request, started)
+        except Exception as error:  # noqa: BLE001 - it is counted and raised again
+            return self._refuse(inference, request, error, started)
+        later = self._decide_later(preparers, inference, parser, request, started, resume)
+        self._preparing = asyncio.get_running_loop().create_task(later)
+        return None
 
-    def _answer(
-        self, request: InferenceRequest, admitted: Admitted, metrics: RequestMetrics, started: float
+    async def _decide_later(
+        self,
+        preparers: Sequence[Preparer],
+        inference: InferenceRequest,
+        parser: Parser | None,
+        request: HttpRequest,
+        started: float,
+        resume: Resume,
+    ) -> None:
+        """Decide when what the request needs is there."""
+        await self._director.prepare(inference, preparers)
+        self._preparing = None
+        outcome: Decision | Exception
+        try:
+            try:
+                outcome = self._decide(inference, parser, request, started)
+            except Exception as error:  # noqa: BLE001 - it is counted and raised again
+                outcome = self._refuse(inference, request, error, started)
+        except Exception as error:  # noqa: BLE001 - it is the session's, as if it had been raised at once
+            outcome = error
+        resume(outcome)
+
+    def _stop_preparing(self) -> None:
+        preparing, self._preparing = self._preparing, None
+        if preparing is not None:
+            preparing.cancel()
+
+    def _decide(
+        self, inference: InferenceRequest, parser: Parser | None, request: HttpRequest, started: float
     ) -> Proceed:
+        admitted = self._admitted = self._director.admit(inference, parser, request)
+        return self._answer(inference, admitted, started)
+
+    def _refuse(
+        self, inference: InferenceRequest | None, request: HttpRequest, error: Exception, started: float
+    ) -> Reject:
+        """Count and record what ended the request; raises it unless the client is told more."""
+        if not isinstance(error, RequestError):
+            self._note_defect(inference, request, error, started)
+            raise error
+        record = self._fail(inference, request, error, started)
+        explain = self._handler.explain
+        if explain is not None and explain.is_asked(request.headers):
+            return explain.rejection(error, record)
+        raise error
+
+    def _answer(self, request: InferenceRequest, admitted: Admitted, started: float) -> Proceed:
         """Count and record an admitted request; where it goes."""
         explain, spans = self._handler.explain, self._spans
-        metrics.started(len(request.body))
+        if self._metrics is not None:
+            self._metrics.started(len(request.body))
         self._summary.streaming = request.parsed.stream
         duration = perf_counter() - started
         self._handler.metrics.processed_request(duration)
@@ -197,12 +250,6 @@ class PickerExchange:
             admitted.set_headers.update(spans.propagation)
             spans.decided(request, admitted.result.endpoints[0].key)
         return self._handler.answer(admitted)
-
-    def _metrics_of(self, request: InferenceRequest) -> RequestMetrics:
-        self._metrics = self._handler.metrics.for_request(
-            request.model, request.target_model, request.fairness_id, request.priority
-        )
-        return self._metrics
 
     def _fail(
         self, request: InferenceRequest | None, http: HttpRequest, error: RequestError, started: float
@@ -270,6 +317,8 @@ class PickerExchange:
         started = perf_counter()
         summary = self._summary
         summary.status = response.status
+        if self._preparing is not None:
+            self._stop_preparing()
         if b"text/event-stream" in (response.headers.raw("content-type") or b""):
             summary.streaming = True
         admitted = self._admitted
@@ -346,6 +395,8 @@ class PickerExchange:
         """Settle everything that was booked for this request."""
         summary = self._summary
         summary.cause = ending.value if ending in (Ending.NATURAL, Ending.DISCONNECT) else "error"
+        if self._preparing is not None:
+            self._stop_preparing()
         admitted, self._admitted = self._admitted, None
         spans, self._spans = self._spans, None
         try:

@@ -1,4 +1,4 @@
-"""The endpoints that generate nothing: embeddings, models, tokenize, version, health, metrics."""
+"""The endpoints that generate nothing: embeddings, models, render, tokenize, version, health, metrics."""
 
 import base64
 import time
@@ -16,13 +16,22 @@ from simulator.prompts import chat_prompt, text_prompts
 from simulator.sequence import Sequence
 from simulator.sse import Gathered
 from simulator.text import NoAnswer
-from simulator.wire import EmbeddingRequest, TokenizeRequest, decode, decoder
+from simulator.wire import (
+    ChatRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+    TokenizeRequest,
+    decode,
+    decoder,
+)
 
 VERSION = "pointsman-sim"
 STARTED = int(time.time())
 
 _embedding_body = decoder(EmbeddingRequest)
 _tokenize_body = decoder(TokenizeRequest)
+_chat_body = decoder(ChatRequest)
+_completion_body = decoder(CompletionRequest)
 
 
 async def embeddings(call: Call) -> StreamResponse:
@@ -99,6 +108,31 @@ async def tokenize(call: Call) -> StreamResponse:
     return call.json(
         msgspec.json.encode({"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": None})
     )
+
+
+async def render_chat(call: Call) -> StreamResponse:
+    """Answer `/v1/chat/completions/render`: the prompt of a chat as one that generates would take it."""
+    body = decode(call.body, _chat_body)
+    call.server.adapter_of(body.model)
+    tokens = chat_prompt(body.messages, body.tools).tokens
+    return call.json(msgspec.json.encode(_rendered(call, tokens, body.model)))
+
+
+async def render_texts(call: Call) -> StreamResponse:
+    """Answer `/v1/completions/render`: a list, since there may be several prompts."""
+    body = decode(call.body, _completion_body)
+    call.server.adapter_of(body.model)
+    prompts = text_prompts(body.prompt, "prompt")
+    return call.json(msgspec.json.encode([_rendered(call, prompt.tokens, body.model) for prompt in prompts]))
+
+
+def _rendered(call: Call, tokens: bytes, model: str | None) -> dict[str, Any]:
+    return {
+        "request_id": call.request_id(),
+        "token_ids": tokenizer.to_ids(tokens),
+        "features": None,
+        "model": model or call.server.names[0],
+    }
 
 
 async def models(call: Call) -> StreamResponse:

@@ -36,6 +36,8 @@ GENERATING: dict[str, Handler] = {
 
 ROUTES: dict[str, dict[str, Handler]] = {
     **{path: {"POST": handler} for path, handler in GENERATING.items()},
+    "/v1/chat/completions/render": {"POST": other_endpoints.render_chat},
+    "/v1/completions/render": {"POST": other_endpoints.render_texts},
     "/tokenize": {"POST": other_endpoints.tokenize},
     "/v1/models": {"GET": other_endpoints.models},
     "/version": {"GET": other_endpoints.version},

@@ -18,7 +18,8 @@ from dataplane.extproc.events import Metadata, MetadataValues, Proceed, Reject
 from dataplane.headers import DROPPED_REASON, Headers
 
 Decision = Proceed | Reject
-Resume = Callable[[Decision], None]
+Resume = Callable[[Decision | Exception], None]
+"""Takes what ``on_request`` would have returned or raised."""
 
 
 class Ending(StrEnum):

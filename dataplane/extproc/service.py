@@ -192,11 +192,11 @@ class ProcessStream:
         self._waiting = False
         self._send(self._session.expire())
 
-    def _resume(self, decision: Decision) -> None:
+    def _resume(self, outcome: Decision | Exception) -> None:
         if self._over:
             return
         try:
-            self._send(self._session.resume(decision))
+            self._send(self._session.resume(outcome))
         except Exception as error:  # noqa: BLE001 - as above, and whoever resumes has other streams to serve
             self._break(error)
             return

@@ -268,18 +268,31 @@ class Session:
         except RequestError as error:
             decision = rejection(error)
         except Exception as error:  # noqa: BLE001 - a handler's defect must cost one request, not the stream
-            self._on_defect(error)
-            if self.phase is not DECIDING:
-                return []
-            return self._reject(InternalError("the request could not be processed"), Ending.ERROR)
+            return self._fail(error)
         # The exchange may have resumed, or its stream been closed, before it returned.
         if decision is None or self.phase is not DECIDING:
             return []
         return self._apply(decision)
 
-    def resume(self, decision: Decision) -> list[Effect]:
-        """Effects of a decision that had to wait; none when the request has been settled in between."""
-        return self._apply(decision) if self.phase is DECIDING else []
+    def resume(self, outcome: Decision | Exception) -> list[Effect]:
+        """Effects of a decision that had to wait, or of the exception it ended in.
+
+        None when the request has been settled in between.
+        """
+        if self.phase is not DECIDING:
+            return []
+        if isinstance(outcome, RequestError):
+            outcome = rejection(outcome)
+        if isinstance(outcome, Exception):
+            return self._fail(outcome)
+        return self._apply(outcome)
+
+    def _fail(self, error: Exception) -> list[Effect]:
+        """The handler failed to decide."""
+        self._on_defect(error)
+        if self.phase is not DECIDING:
+            return []
+        return self._reject(InternalError("the request could not be processed"), Ending.ERROR)
 
     def _apply(self, decision: Decision) -> list[Effect]:
         if isinstance(decision, Reject):
@@ -471,7 +484,7 @@ class Session:
             self._on_defect(error)
 
 
-def _too_late(decision: Decision) -> None:
+def _too_late(outcome: Decision | Exception) -> None:
     """Takes a decision that comes after the stream has gone."""
 
 

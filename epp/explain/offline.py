@@ -152,9 +152,13 @@ class Bench:
         self.decisions = DecisionLog(1)
         policy = ExplainPolicy(1.0, "off", origin=Origin.OFFLINE)
         self.handler = PickerHandler(
-            self.assembly.director, self.metrics, self.decisions, clock, explain=policy
+            self.assembly.director, self.metrics, self.decisions, clock, explain=policy, may_wait=False
         )
         self.warnings += graph.warnings
+        self.warnings += [
+            f"'{preparer.name.name}' asks nobody here: it does without what another process would tell"
+            for preparer in self.assembly.director.all_preparers
+        ]
 
     async def fill(self) -> None:
         """Put the endpoints and what is known of them into the table, and the objects into force."""

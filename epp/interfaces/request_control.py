@@ -10,7 +10,7 @@ import msgspec
 
 from dataplane.extproc.events import BodyTransform, Metadata
 from dataplane.headers import Headers
-from dataplane.plugin.base import DataKey
+from dataplane.plugin.base import DataKey, TypedName
 from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary, Usage
 from epp.interfaces.scheduling import SchedulingResult
@@ -103,6 +103,37 @@ class DataProducer(Provider, Protocol):
     """
 
     def produce(self, request: InferenceRequest, candidates: Candidates) -> None: ...
+
+
+@runtime_checkable
+class Preparer(Protocol):
+    """Asks another process for something before the request is decided on, which waits meanwhile.
+
+    The decision is made in one go once all of it is there. Nothing is waited for, and no task is made, for
+    requests that need no preparation. It must bound its own time; a failure costs the data alone, as one of
+    a producer does. A client that leaves cancels it.
+    """
+
+    name: TypedName
+    prepares: bool
+    """Whether any request needs it, as configured."""
+
+    def needs_preparation(self, request: InferenceRequest) -> bool:
+        """Whether there is something to wait for. Must not block."""
+        ...
+
+    async def prepare(self, request: InferenceRequest) -> None:
+        """Leave on the request what was asked for."""
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """Holds something open, such as connections, that is let go when another configuration takes over."""
+
+    async def close(self) -> None:
+        """Called once no new request comes to the plugin; those under way must do without."""
+        ...
 
 
 @runtime_checkable

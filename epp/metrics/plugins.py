@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import Histogram, label_value
 from epp.interfaces.numbers import Numbered
-from epp.metrics.catalog import HIT_RATIO_BOUNDS, PLUGIN_LABELS, PREFIX
+from epp.metrics.catalog import HIT_RATIO_BOUNDS, OWN_PREFIX, PLUGIN_LABELS, PREFIX
 
 
 class PluginMetric(NamedTuple):
@@ -24,6 +24,7 @@ class PluginMetric(NamedTuple):
     help: str
     labels: tuple[str, ...]
     bounds: tuple[float, ...] = ()
+    prefix: str = PREFIX
 
 
 PLUGIN_METRICS: Final = (
@@ -58,6 +59,13 @@ PLUGIN_METRICS: Final = (
         ("modality",),
         HIT_RATIO_BOUNDS,
     ),
+    PluginMetric(
+        "prompt_renderings_total",
+        "counter",
+        "Prompts that a server was to render, by outcome.",
+        ("outcome",),
+        prefix=OWN_PREFIX,
+    ),
 )
 
 
@@ -68,7 +76,7 @@ class PluginNumbers:
         self._plugins: Sequence[Numbered] = ()
         for metric in PLUGIN_METRICS:
             metrics.computed(
-                PREFIX + metric.name,
+                metric.prefix + metric.name,
                 metric.help,
                 (*PLUGIN_LABELS, *metric.labels),
                 partial(self._series, metric.name),

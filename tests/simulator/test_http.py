@@ -132,6 +132,20 @@ async def test_health_version_models_tokenize(http: aiohttp.ClientSession):
         assert answer["tokens"] == [0x64636261, 0x6665]
 
 
+async def test_rendered_prompts_are_those_that_generate(http: aiohttp.ClientSession):
+    chat = {"model": "base", "messages": [{"role": "user", "content": "what is a pointsman?"}]}
+    async with http.post("/v1/chat/completions/render", json=chat) as response:
+        rendered = await response.json()
+    async with http.post("/tokenize", json=chat) as response:
+        assert rendered["token_ids"] == (await response.json())["tokens"]
+    assert rendered["model"] == "base"
+    async with http.post("/v1/completions/render", json={"prompt": ["abcd", "abcdef", "x"]}) as response:
+        prompts = await response.json()
+    assert [prompt["token_ids"] for prompt in prompts] == [[0x64636261], [0x64636261, 0x6665], [0x78]]
+    async with http.post("/v1/completions/render", json={"model": "nobody", "prompt": "x"}) as response:
+        assert response.status == 404
+
+
 async def test_tokens_from_tokenize_are_the_prompts_tokens(http: aiohttp.ClientSession):
     messages = [{"role": "user", "content": "what is a pointsman? " * 8}]
     async with http.post("/tokenize", json={"messages": messages}) as response:

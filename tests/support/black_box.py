@@ -225,6 +225,22 @@ class Site:
         """Send the messages, end the stream, and hear everything the picker says."""
         return [answer async for answer in self._call(iter(messages))]
 
+    async def patiently(
+        self, asked: Sequence[pb.ProcessingRequest], *answered: pb.ProcessingRequest
+    ) -> list[pb.ProcessingResponse]:
+        """Send the request, and what follows only when the picker has said where it goes, as Envoy does."""
+        call = self._call()
+        for message in asked:
+            await call.write(message)
+        answers = [await call.read()]
+        if answers[0].WhichOneof("response") != "immediate_response":
+            for message in answered:
+                await call.write(message)
+        await call.done_writing()
+        while (answer := await call.read()) is not grpc.aio.EOF:
+            answers.append(answer)
+        return answers
+
     async def ask(self, body: Any, *headers: tuple[str, str], **hints: Any) -> list[pb.ProcessingResponse]:
         """One whole request; ``hints`` are those of ``request_body``."""
         return await self.converse(request_headers(*headers), request_body(body, end=True, **hints))

@@ -193,10 +193,10 @@ class DrivenSession:
     def receive_messages(self, *messages: bytes) -> list[Effect]:
         return self.receive(*(decode(message) for message in messages))
 
-    def resume(self, decision: Decision) -> list[Effect]:
-        """What a late decision of the exchange sends."""
+    def resume(self, outcome: Decision | Exception) -> list[Effect]:
+        """What a late decision of the exchange, or its failure, sends."""
         before = len(self.effects)
-        self.exchange.resume(decision)
+        self.exchange.resume(outcome)
         return self.effects[before:]
 
     def expire(self) -> list[Effect]:
@@ -207,8 +207,8 @@ class DrivenSession:
     def close(self, ending: Ending | None = None) -> None:
         self.session.close(ending)
 
-    def _resume(self, decision: Decision) -> None:
-        self.effects += self.session.resume(decision)
+    def _resume(self, outcome: Decision | Exception) -> None:
+        self.effects += self.session.resume(outcome)
 
 
 def streamed(effects: list[Effect], response: bool = False) -> bytes:

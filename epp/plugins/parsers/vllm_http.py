@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
-import xxhash
 
 from dataplane.errors import BadRequestError
 from dataplane.extproc.events import BodyTransform
@@ -24,20 +23,7 @@ from epp.plugins.media import MAX_MEDIA, media_digest
 from epp.plugins.model_rewriting import restoring, with_model
 from epp.plugins.openai_usage import UsageReader
 from epp.plugins.prompts import check_tokens, output_limit
-
-
-class Placeholder(msgspec.Struct, gc=False):
-    """Where in the prompt a medium stands, in tokens."""
-
-    offset: int = 0
-    length: int = 0
-
-
-class Features(msgspec.Struct, gc=False):
-    """Media of the prompt by modality, hashes and places in the same order."""
-
-    mm_hashes: dict[str, list[str]] | None = None
-    mm_placeholders: dict[str, list[Placeholder]] | None = None
+from epp.plugins.rendered_prompt import Features, mark_media
 
 
 class SamplingParams(msgspec.Struct, gc=False):
@@ -83,7 +69,7 @@ class VllmHttpParser:
         check_tokens(tokens, "token_ids")
         media: list[Medium] | None = None
         if isinstance(request.features, Features):
-            _mark_media(tokens, request.features)
+            mark_media(tokens, request.features)
             media = _media(request.features)
         sampling = request.sampling_params
         return ParsedBody(
@@ -107,22 +93,6 @@ class VllmHttpParser:
     def response_reader(self, streaming: bool) -> UsageReader:
         """Reads usage; with ``streaming``, counts events too."""
         return UsageReader(streaming)
-
-
-def _mark_media(tokens: list[int], features: Features) -> None:
-    """Put each medium's own id in its place; impossible places are the model server's to judge.
-
-    Places of more tokens than the prompt has must overlap: those beyond are left alone.
-    """
-    places = features.mm_placeholders or {}
-    left = len(tokens)
-    for modality, hashes in (features.mm_hashes or {}).items():
-        for reference, place in zip(hashes, places.get(modality, ()), strict=False):
-            end = place.offset + place.length
-            if 0 <= place.offset < end <= len(tokens) and place.length <= left:
-                left -= place.length
-                mark = xxhash.xxh3_64_intdigest(reference.encode("utf-8", "surrogatepass")) & 0xFFFF_FFFF
-                tokens[place.offset : end] = [mark] * place.length
 
 
 def _media(features: Features) -> list[Medium] | None:

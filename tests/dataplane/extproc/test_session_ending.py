@@ -239,6 +239,28 @@ def test_defect_in_the_decision_costs_one_request():
     assert_silent(driven)
 
 
+def test_a_late_error_of_the_request_is_its_rejection():
+    driven = DrivenSession(RecordingExchange(decision=None))
+    driven.receive(request_headers(), request_body(b"body", end=True))
+    (reject,) = driven.resume(NotFoundError("no such model", param="model"))
+    assert isinstance(reject, Reject)
+    assert (reject.status, driven.defects) == (404, [])
+    assert driven.exchange.endings == [Ending.REJECTED]
+    assert_silent(driven)
+
+
+def test_a_late_defect_costs_one_request():
+    defect = KeyError("model")
+    driven = DrivenSession(RecordingExchange(decision=None))
+    driven.receive(request_headers(), request_body(b"body", end=True))
+    (reject,) = driven.resume(defect)
+    assert isinstance(reject, Reject)
+    assert (reject.status, driven.defects) == (500, [defect])
+    assert driven.exchange.endings == [Ending.ERROR]
+    assert driven.resume(defect) == []
+    assert driven.defects == [defect]
+
+
 def test_defect_after_a_resume_does_not_change_the_answer():
     class Broken(RecordingExchange):
         def on_request(self, request, resume):

@@ -192,3 +192,17 @@ def test_names_are_not_looked_up(files: Files) -> None:
 )
 def test_the_path_is_that_of_such_bodies(body: bytes, path: str) -> None:
     assert path_of(body) == path
+
+
+def test_no_other_process_is_asked_about_the_request(tmp_path: Path):
+    files = Files(tmp_path)
+    renderer = "- type: token-producer\n  parameters: {vllm: {url: 'http://127.0.0.1:9'}}\n"
+    config = files.write(
+        "rendered.yaml", CONFIG.replace("- type: decode-filter\n", renderer + "- type: decode-filter\n", 1)
+    )
+    answer = files.ask(config=config)
+    assert answer.decision["destination"]
+    assert (
+        "'token-producer' asks nobody here: it does without what another process would tell"
+        in answer.warnings
+    )

@@ -158,7 +158,12 @@ def test_an_answer_that_is_not_streamed_has_its_first_token_when_it_is_whole(met
 
 
 def test_every_metric_is_documented_with_its_kind_and_labels(metrics: EppMetrics):
-    here = ("| `llm_d_epp_", "| `pointsman_epp_disagg_", "| `pointsman_epp_plugin_")
+    here = (
+        "| `llm_d_epp_",
+        "| `pointsman_epp_disagg_",
+        "| `pointsman_epp_plugin_",
+        "| `pointsman_epp_prompt_",
+    )
     current = PAGE.read_text().partition("## Former names")[0]
     rows = [line.split("|") for line in current.splitlines() if line.startswith(here)]
     documented = sorted(

@@ -8,7 +8,7 @@ from dataplane.config.problems import ConfigErrors
 from dataplane.headers import Headers
 from epp.interfaces.attributes import TOKENIZED_PROMPT, TokenizedPrompt
 from epp.interfaces.request import MediaKind, Medium
-from epp.plugins.producers.token import TokenProducer
+from epp.plugins.producers.token import TokenProducer, render_path
 from tests.support.pool import make_plugin, make_request, make_table
 
 
@@ -64,13 +64,33 @@ def test_a_model_means_nothing_to_the_estimate_and_that_is_said():
     assert plugin.warnings == ["modelName has no effect: the estimate backend counts alike for every model"]
 
 
-@pytest.mark.parametrize("backend", ["vllm", "udsTokenizerConfig"])
-def test_other_backends_are_refused(backend: str):
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"udsTokenizerConfig": {}},
+            "udsTokenizerConfig: this backend is not in this build; use `vllm`, or remove it",
+        ),
+        ({"vllm": {}, "estimate": {}}, "vllm: excludes estimate; name one backend"),
+        (
+            {"vllm": {"url": "render:8000"}},
+            "vllm.url: 'render:8000' is no address of a server; write http://host:port",
+        ),
+        (
+            {"vllm": {"url": "http://render:port"}},
+            "vllm.url: 'http://render:port' is no address of a server; write http://host:port",
+        ),
+        ({"vllm": {"timeout": "0s"}}, "vllm.timeout: '0s' is out of range; use more than 0s"),
+        (
+            {"vllm": {"mmTimeout": "5"}},
+            "vllm.mmTimeout: '5' is not a duration; write a number and a unit, such as 50ms, 2s or 1m30s",
+        ),
+    ],
+)
+def test_wrong_backends_are_refused(parameters: dict[str, object], message: str):
     with pytest.raises(ConfigErrors) as caught:
-        make_plugin(TokenProducer, None, {backend: {"url": "http://localhost:8000"}})
-    assert str(caught.value) == (
-        f"parameters.{backend}: this backend is not in this build; remove it to use the `estimate` backend"
-    )
+        make_plugin(TokenProducer, None, parameters)
+    assert str(caught.value).startswith(f"parameters.{message}")
 
 
 def test_settings_the_backend_does_not_have_are_refused():
@@ -131,3 +151,47 @@ def test_media_beyond_the_limit_stand_for_their_digest():
     whole = 225 * 2000
     assert prompt.tokens == 2 * whole + (len(b"ab") + 3 * len(b"cd") + len(DIGEST)) // 4
     assert prompt.data.rstrip(b"\0").endswith(b"cd" + videos[2].digest.encode() + b"cd")
+
+
+async def test_a_successor_keeps_the_connections_to_the_same_server_and_goes_on_counting():
+    vllm = {"vllm": {"url": "http://127.0.0.1:9"}}
+    old, same = make_plugin(TokenProducer, None, vllm), make_plugin(TokenProducer, None, vllm)
+    client = old._client
+    request = make_request(prompt_text=b"abcd")
+    await old.prepare(request)
+    assert request.get(TOKENIZED_PROMPT) is None
+    same.inherit(old)
+    await old.close()
+    assert same._client is client
+    assert dict(same.metric_series("prompt_renderings_total")) == {
+        ("rendered",): 0,
+        ("failed",): 1,
+        ("skipped",): 0,
+    }
+    other = make_plugin(TokenProducer, None, {"vllm": {"url": "http://127.0.0.1:8"}})
+    own = other._client
+    other.inherit(same)
+    assert other._client is own
+    await same.close()
+    await other.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/chat/completions", "/v1/chat/completions/render"),
+        ("/base/v1/completions/", "/v1/completions/render"),
+        ("/v1/messages", "/v1/messages/render"),
+        ("/v1/responses", "/v1/responses/render"),
+        ("/v1/messages/count_tokens", None),
+        ("/v1/chat/completions/render", None),
+        ("/v1/xcompletions", None),
+        ("/v1/embeddings", None),
+    ],
+)
+def test_prompts_are_rendered_where_a_server_can(path: str, asked: str | None):
+    request = make_request(prompt_text=b"abcd")
+    request.path = path
+    assert render_path(request) == asked
+    request.put(TOKENIZED_PROMPT, TokenizedPrompt(b"1234", 1))
+    assert render_path(request) is None
