@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -31,7 +30,6 @@ class Faulty(Base):
     """Fails at one stage with an exception that is no ``RequestError``."""
 
     info: ClassVar = PluginInfo("faulty", FaultyParams)
-    produces: Sequence[Any] = ()
 
     def process_request_headers(self, request: InferenceRequest) -> None:
         self._pass("request headers")
@@ -39,9 +37,6 @@ class Faulty(Base):
     def screen(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         self._pass("screening")
         return candidates
-
-    def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
-        self._pass("data producers")
 
     def admit(self, request: InferenceRequest, candidates: Candidates) -> str | None:
         self._pass("admission")
@@ -83,7 +78,6 @@ def broken_off(rig: Rig, *headers: tuple[str, str]) -> PickerExchange:
     [
         ("request headers", "parse", ""),
         ("screening", "screening", "m"),
-        ("data producers", "data producers", "m"),
         ("admission", "admission", "m"),
         ("pre-request", "pre-request", "m"),
     ],
