@@ -31,8 +31,11 @@ from epp.plugins.endpoint_file import parse_document
 
 MAX_SNAPSHOT_BYTES: Final = 64 << 20
 
-Amount = Annotated[float, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+MAX_NUMBER: Final = 1 << 53
+"""Largest figure of an endpoint; beyond it whole numbers cannot be told apart."""
+
+Amount = Annotated[float, msgspec.Meta(ge=0, le=float(MAX_NUMBER))]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 
 
 class EndpointState(msgspec.Struct, rename="camel", kw_only=True):
@@ -162,7 +165,7 @@ def apply_states(
             key = known.get(name)
             if key is None:
                 continue
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER:
                 table.attributes.put(endpoint.slot, key, float(value))
             else:
                 left.add(name)

@@ -100,13 +100,15 @@ def test_endpoints_that_are_gone_or_ejected_or_never_measured_are_so_again(tmp_p
     assert table.updated_at[3] == 0
 
 
-def test_attributes_that_are_no_numbers_are_left_out_and_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [{"x": 1}, 10**400, float("nan"), True], ids=lambda value: str(value)[:5])
+def test_attributes_that_are_no_numbers_are_left_out_and_said(tmp_path: Path, value: object) -> None:
     rows = [{"address": "10.0.0.1:80", "attributes": {"Speed/meter": {"x": 1}, "Other/x": {}}}]
     snapshot = read_snapshot(write(tmp_path, {"endpoints": rows, "truncated": True}))
     assert [w.partition(": ")[2] for w in snapshot.warnings] == [
         "is truncated; ask the page for more with ?limit="
     ]
     table = table_of(snapshot.specs)
+    snapshot.states["10.0.0.1:80"].attributes["Speed/meter"] = value
     assert apply_states(table, snapshot.states, 50.0, [SPEED]) == [
         "attribute Speed/meter is not a number and is left out"
     ]
@@ -129,6 +131,18 @@ def test_attributes_that_are_no_numbers_are_left_out_and_said(tmp_path: Path) ->
             [
                 'endpoints[0].wating: unknown field (did you mean "waiting"?)',
                 "endpoints[1].waiting: ",
+            ],
+        ),
+        (
+            {
+                "endpoints": [
+                    {"address": "1.1.1.1:8", "waiting": 1e300, "inflight": 10**400, "blocks": 1 << 63}
+                ]
+            },
+            [
+                "endpoints[0].waiting: expected float <= ",
+                "endpoints[0].inflight: ",
+                "endpoints[0].blocks: expected int <= ",
             ],
         ),
         (
