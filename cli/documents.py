@@ -25,6 +25,8 @@ FAILED: Final = 1
 ASKED_WRONGLY: Final = 2
 SIGNS: Final = {"create": "+", "update": "~", "unchanged": " "}
 KINDS: Final = {
+    "inferencepool": "pools",
+    "endpointlist": "endpointlists",
     "inferenceobjective": "objectives",
     "inferencemodelrewrite": "modelrewrites",
 }
@@ -45,9 +47,10 @@ def add_parser(subparsers: Subparsers) -> None:
     diff.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON documents; - is stdin")
     diff.set_defaults(run=partial(guarded, "diff", run_apply), dry_run=True)
     export = subparsers.add_parser("export", help="print everything as documents")
+    export.add_argument("kinds", nargs="*", metavar="KIND", help="only these kinds")
     export.set_defaults(run=partial(guarded, "export", run_export))
     get = subparsers.add_parser("get", help="print objects of a kind, or one of them")
-    get.add_argument("kind", help="objectives, modelrewrites, or the kind's own name")
+    get.add_argument("kind", help="pools, endpointlists, objectives, modelrewrites, or the kind's own name")
     get.add_argument("name", nargs="?", help="one object; without it all")
     get.set_defaults(run=partial(guarded, "get", run_get))
     for parser in (apply, diff, export, get):
@@ -77,6 +80,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
         print(f"{SIGNS[step['action']]} {step['kind']} {step['name']}: {step['action']}")
         for change in step["changes"]:
             print(f"    {change['path']}: {shown(change['before'])} -> {shown(change['after'])}")
+    for warning in plan["warnings"]:
+        sys.stderr.write(f"warning: {warning['path']}: {warning['message']}\n")
     return 0
 
 
@@ -85,6 +90,9 @@ def run_export(arguments: argparse.Namespace) -> int:
     import yaml
 
     documents = call(arguments, "GET", "export")["documents"]
+    if arguments.kinds:
+        wanted = {plural_of(kind) for kind in arguments.kinds}
+        documents = [document for document in documents if plural_of(document["kind"]) in wanted]
     sys.stdout.write(yaml.safe_dump_all(documents, sort_keys=False) if documents else "")
     return 0
 
@@ -93,7 +101,7 @@ def run_get(arguments: argparse.Namespace) -> int:
     """Print objects as YAML."""
     import yaml
 
-    plural = urllib.parse.quote(KINDS.get(arguments.kind.lower(), arguments.kind), safe="")
+    plural = urllib.parse.quote(plural_of(arguments.kind), safe="")
     if arguments.name is not None:
         found = [call(arguments, "GET", f"{plural}/{urllib.parse.quote(arguments.name, safe='')}")]
     else:
@@ -105,6 +113,11 @@ def run_get(arguments: argparse.Namespace) -> int:
                 break
     sys.stdout.write(yaml.safe_dump_all(found, sort_keys=False) if found else "")
     return 0
+
+
+def plural_of(kind: str) -> str:
+    """What the API's addresses call a kind, given that or its own name."""
+    return KINDS.get(kind.lower(), kind)
 
 
 def shown(value: Any) -> str:

@@ -16,6 +16,7 @@ ALLOWED_HOSTS = environment.allowed_hosts()
 
 INSTALLED_APPS = [
     "controlplane.core",
+    "controlplane.fleet",
     "controlplane.objectives",
     "rest_framework",
     "drf_spectacular",

@@ -5,7 +5,10 @@ from __future__ import annotations
 from django.http import HttpRequest, JsonResponse
 from django.urls import include, path
 
-urlpatterns = [path("api/v1/", include("controlplane.core.api.urls"))]
+urlpatterns = [
+    path("api/v1/", include("controlplane.core.api.urls")),
+    path("api/v1/", include("controlplane.fleet.api")),
+]
 
 
 def not_found(request: HttpRequest, exception: Exception) -> JsonResponse:

@@ -7,6 +7,7 @@ rolled back, so plan and deed cannot differ.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
@@ -14,11 +15,13 @@ from django.db import transaction
 
 from controlplane.core.errors import Detail, InvalidError, MissingError, ServiceError
 from controlplane.core.kinds import KINDS, Kinds, Service
+from controlplane.core.references import Looked
 from controlplane.core.resources import Document
 from controlplane.core.roles import Actor
 from dataplane.errors import did_you_mean
 
 MAX_DOCUMENTS: Final = 5000
+MAX_WARNINGS: Final = 100
 
 ABSENT: Final = None
 """Stands for "not there" in changes."""
@@ -47,6 +50,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     applied: bool
     steps: list[Step]
+    warnings: list[Detail] = []
+    """What is odd about the documents and no mistake."""
 
 
 class _RolledBack(Exception):
@@ -58,16 +63,30 @@ def apply(actor: Actor, documents: Sequence[Any], *, dry_run: bool = False, kind
     if len(documents) > MAX_DOCUMENTS:
         raise InvalidError(f"{len(documents)} documents are too many; apply at most {MAX_DOCUMENTS} at once")
     steps: dict[int, Step] = {}
+    warnings: list[Detail] = []
     try:
         with transaction.atomic():
             details = _try_all(actor, documents, kinds, steps)
             if details:
                 raise InvalidError("nothing is applied; the mistakes are in details", details)
+            warnings = list(islice(_warnings(steps, kinds), MAX_WARNINGS))
             if dry_run:
                 raise _RolledBack
     except _RolledBack:
         pass
-    return Plan(applied=not dry_run, steps=[steps[index] for index in sorted(steps)])
+    return Plan(applied=not dry_run, steps=[steps[index] for index in sorted(steps)], warnings=warnings)
+
+
+def _warnings(steps: Mapping[int, Step], kinds: Kinds) -> Iterator[Detail]:
+    """Names that nobody has, now that the whole set is there."""
+    looked = Looked(kinds)
+    for service in kinds.all():
+        if not service.references:
+            continue
+        places = {step.name: index for index, step in steps.items() if step.kind == service.kind}
+        for row in service.model.objects.filter(name__in=places):
+            for part in looked.missing(service, row):
+                yield Detail(f"documents[{places[row.name]}].{part.path}", part.message)
 
 
 def _try_all(actor: Actor, documents: Sequence[Any], kinds: Kinds, steps: dict[int, Step]) -> list[Detail]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from controlplane.core.resources import ResourceService
+if TYPE_CHECKING:
+    from controlplane.core.resources import ResourceService
 
-Service = ResourceService[Any]
+Service: TypeAlias = "ResourceService[Any]"
 
 
 class Kinds:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from django.db import IntegrityError, transaction
@@ -21,10 +21,11 @@ from django.utils import timezone
 from controlplane.core import audit
 from controlplane.core.errors import ConflictError, InvalidError, MissingError, StaleError
 from controlplane.core.models import Resource
+from controlplane.core.references import require_unnamed
 from controlplane.core.roles import Action, Actor, require
 from dataplane.config.decode import decode_struct
 from dataplane.errors import ConfigError
-from epp.objects.schema import check_name
+from epp.objects import schema
 
 M = TypeVar("M", bound=Resource)
 Document = dict[str, Any]
@@ -43,6 +44,19 @@ class Wanted(msgspec.Struct):
     """The version the change is meant for, if the document says one."""
 
 
+class Reference(NamedTuple):
+    """A column that holds the name of an object of another kind."""
+
+    kind: str
+    column: str
+    path: str
+    """Where documents say it: ``spec.poolRef.name``."""
+
+
+POOL_REFERENCE: Final = Reference(schema.POOL, "pool", "spec.poolRef.name")
+"""Of kinds that belong to one pool each."""
+
+
 class ResourceService(ABC, Generic[M]):
     """Reads and changes the objects of one kind."""
 
@@ -54,6 +68,8 @@ class ResourceService(ABC, Generic[M]):
     spec_type: ClassVar[type[msgspec.Struct]]
     """The struct that judges ``spec``: the workers' own."""
     model: ClassVar[type[Any]]
+    references: ClassVar[Sequence[Reference]] = ()
+    """What objects of the kind name (``controlplane.core.references``)."""
 
     @abstractmethod
     def assign(self, row: M, spec: Any) -> None:
@@ -124,11 +140,12 @@ class ResourceService(ABC, Generic[M]):
         return row
 
     def delete(self, actor: Actor, name: str, version: int | None = None) -> None:
-        """Remove an object; ``version`` as in ``update``."""
+        """Remove an object; ``version`` as in ``update``. ``ConflictError`` while others name it."""
         require(actor, Action.WRITE, self.kind)
         with transaction.atomic():
             row = self.get(actor, name)
             self._compare(row, version)
+            require_unnamed(self.kind, name)
             before = self.document(row)
             row.delete()
             audit.record(actor, "delete", self.kind, name, before=before, after=None)
@@ -184,7 +201,7 @@ class ResourceService(ABC, Generic[M]):
         try:
             if not isinstance(name, str):
                 raise ConfigError("must be text", path="name")
-            check_name(name, "name")
+            schema.check_name(name, "name")
         except ConfigError as error:
             problems.append(error.within("metadata"))
         labels = raw.get("labels") or {}

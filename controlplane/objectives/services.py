@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from controlplane.core.resources import Document, ResourceService
+from controlplane.core.resources import POOL_REFERENCE, Document, ResourceService
 from controlplane.objectives.models import InferenceModelRewrite, InferenceObjective
 from dataplane.config.encode import encode_struct
 from epp.objects import schema
@@ -20,6 +20,7 @@ class ObjectiveService(ResourceService[InferenceObjective]):
     versions = schema.OBJECT_VERSIONS
     spec_type = schema.ObjectiveSpec
     model = InferenceObjective
+    references = (POOL_REFERENCE,)
 
     def assign(self, row: InferenceObjective, spec: Any) -> None:
         """Pool and priority."""
@@ -41,6 +42,7 @@ class ModelRewriteService(ResourceService[InferenceModelRewrite]):
     versions = schema.OBJECT_VERSIONS
     spec_type = schema.RewriteSpec
     model = InferenceModelRewrite
+    references = (POOL_REFERENCE,)
 
     def assign(self, row: InferenceModelRewrite, spec: Any) -> None:
         """Pool and rules."""

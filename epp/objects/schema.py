@@ -141,10 +141,27 @@ class RewriteSpec(_Section, frozen=True, kw_only=True):
     rules: list[Rule]
 
 
+_LABEL_NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY: Final = re.compile(rf"({_NAME.pattern}/)?{_LABEL_NAME}")
+_LABEL_VALUE: Final = re.compile(rf"({_LABEL_NAME})?")
+_KIND: Final = re.compile(r"[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
+
+
 class Selector(_Section, frozen=True, kw_only=True):
     """Which pods form the pool."""
 
     match_labels: dict[str, str]
+
+    def __post_init__(self) -> None:
+        for key, value in self.match_labels.items():
+            shown = f"matchLabels.{key[:60]}"
+            if len(key) > MAX_NAME or not _LABEL_KEY.fullmatch(key):
+                raise ConfigError("is no label; write name or domain/name", path=shown)
+            if not _LABEL_VALUE.fullmatch(value):
+                raise ConfigError(
+                    "must be at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
+                    path=shown,
+                )
 
 
 class TargetPort(_Section, frozen=True, kw_only=True):
@@ -170,6 +187,9 @@ class PickerRef(_Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_name(self.name, "name")
+        check_name(self.group or None, "group")
+        if not _KIND.fullmatch(self.kind):
+            raise ConfigError("must be a kind: at most 63 letters, digits and -, a letter first", path="kind")
         if self.kind == "Service" and self.port is None:
             raise ConfigError(
                 "port is required when kind is 'Service' or unspecified (defaults to 'Service')", path="port"
@@ -183,6 +203,8 @@ class PoolSpec(_Section, frozen=True, kw_only=True):
     target_ports: list[TargetPort]
     app_protocol: Literal["http", "kubernetes.io/h2c"] = "http"
     endpoint_picker_ref: PickerRef | None = None
+    driver: Any = None
+    """Of ``pointsman.dev/v1``: who runs the pool. The control plane judges it; a picker has no use for it."""
 
     def __post_init__(self) -> None:
         labels = len(self.selector.match_labels)

@@ -81,6 +81,15 @@ def read_endpoint_file(path: str, *, with_host_names: bool = False) -> EndpointF
     return EndpointFile(path, servers, problems)
 
 
+def clashes(servers: Sequence[ListedServer]) -> list[ConfigError]:
+    """Entries that would be left out for what earlier ones have, as far as addresses are given."""
+    chosen = _Chosen("", [])
+    for server in servers:
+        for spec in server.specs(()):
+            chosen.add(server.place, spec)
+    return chosen.clashes
+
+
 class _Chosen:
     """The endpoints so far; none takes the place of an earlier one of its name or address."""
 
@@ -91,12 +100,14 @@ class _Chosen:
         self._owners: dict[str, str] = {}
         """Id or address -> place of the entry that has it."""
         self._beyond = 0
+        self.clashes: list[ConfigError] = []
 
     def add(self, place: str, spec: EndpointSpec) -> None:
         for word, what in ((spec.id, "endpoint"), (spec.key, "address")):
             owner = self._owners.get(word)
             if owner is not None:
-                self._problems.append(f"{self._path}: {place}: left out, {owner} has the same {what} {word}")
+                message = f"left out, {owner} has the same {what} {word}"
+                self.clashes.append(ConfigError(message, path=place))
                 return
         if len(self._specs) >= MAX_ENDPOINTS:
             self._beyond += 1
@@ -105,6 +116,7 @@ class _Chosen:
         self._owners[spec.id] = self._owners[spec.key] = place
 
     def result(self) -> DiscoveredSet:
+        self._problems += [f"{self._path}: {clash}" for clash in self.clashes]
         if self._beyond:
             total = len(self._specs) + self._beyond
             self._problems.append(

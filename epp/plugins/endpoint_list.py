@@ -161,26 +161,35 @@ def read_list(path: str, document: Mapping[str, Any]) -> EndpointListing:
                 f"{field}: {shown(document.get(field))} is not known here; use {only}", path=path
             )
     wrong: list[ConfigError] = []
+    listing = list_servers(document, wrong)
+    if listing is None:
+        raise ConfigError("; ".join(map(str, wrong[:5])), path=path)
+    return msgspec.structs.replace(listing, problems=[f"{path}: {problem}" for problem in wrong])
+
+
+def list_servers(document: Mapping[str, Any], wrong: list[ConfigError]) -> EndpointListing | None:
+    """The entries that count, everything else in ``wrong``; None when the document cannot be used."""
     decoded = decode_struct(document, _Document, "", wrong)
     if decoded is None:
-        raise ConfigError("; ".join(map(str, wrong[:5])), path=path)
-    problems = [f"{path}: {problem}" for problem in wrong]
+        return None
     servers: list[ListedServer] = []
     hosts: set[str] = set()
     for index, entry in enumerate(decoded.endpoints):
         server, complaints = _server(f"endpoints[{index}]", entry)
-        problems += [f"{path}: {complaint}" for complaint in complaints]
+        wrong += complaints
         if server is None:
             continue
         if len(hosts | {server.host}) > MAX_HOST_NAMES:
-            problems.append(f"{path}: {server.place}.address: more than {MAX_HOST_NAMES} names to resolve")
+            wrong.append(
+                ConfigError(f"more than {MAX_HOST_NAMES} names to resolve", path=f"{server.place}.address")
+            )
             continue
         if server.host:
             hosts.add(server.host)
         servers.append(server)
     resolve = decoded.resolve
     settings = ResolveSettings(interval_s=resolve.interval, timeout_s=resolve.timeout, family=resolve.family)
-    return EndpointListing(servers, problems, settings)
+    return EndpointListing(servers, [], settings)
 
 
 def _server(place: str, entry: object) -> tuple[ListedServer | None, list[ConfigError]]:

@@ -16,12 +16,11 @@ from controlplane.core.kinds import KINDS
 from controlplane.core.models import AuditEntry
 from controlplane.core.roles import Role
 from controlplane.objectives.models import InferenceObjective
-from tests.support.controlplane import OBJECTIVE, OPERATOR, REWRITE, client, objective
+from tests.support.controlplane import EXAMPLES, OPERATOR, POOL, REWRITE, client, objective
 
 pytestmark = pytest.mark.django_db
 
 OBJECTIVES = "/api/v1/objectives"
-EXAMPLES = {"InferenceObjective": OBJECTIVE, "InferenceModelRewrite": REWRITE}
 
 
 def code(answer: Any) -> tuple[int, str]:
@@ -84,12 +83,40 @@ def test_a_dry_run_plans_and_changes_nothing() -> None:
     assert answer.json() == {
         "applied": False,
         "steps": [{"kind": "InferenceObjective", "name": "interactive", "action": "create", "changes": []}],
+        "warnings": [
+            {
+                "path": "documents[0].spec.poolRef.name",
+                "message": "there is no InferencePool pool yet; until then this has no effect",
+            }
+        ],
     }
     assert not InferenceObjective.objects.exists()
     assert code(client(Role.OPERATOR).post("/api/v1/apply?dry_run=maybe", [], format="json")) == (
         422,
         "invalid",
     )
+
+
+def test_names_that_nobody_has_yet_are_a_warning_and_those_in_use_stay() -> None:
+    api = client()
+    early = api.post(OBJECTIVES, objective(), format="json")
+    assert (early.status_code, early["Warning"]) == (
+        201,
+        '299 - "spec.poolRef.name: there is no InferencePool pool yet; until then this has no effect"',
+    )
+    applied = api.post("/api/v1/apply", [REWRITE, POOL], format="json").json()
+    assert applied["warnings"] == []
+    late = api.put(f"{OBJECTIVES}/interactive", objective(priority=3, version=1), format="json")
+    assert (late.status_code, "Warning" in late) == (200, False)
+    refused = api.delete("/api/v1/pools/pool", HTTP_IF_MATCH='"1"')
+    assert (refused.status_code, refused.json()["message"]) == (
+        409,
+        "InferencePool pool is named by InferenceObjective interactive; delete these first",
+    )
+    assert api.get("/api/v1/pools/pool").status_code == 200
+    assert api.delete(f"{OBJECTIVES}/interactive", HTTP_IF_MATCH='"2"').status_code == 204
+    assert api.delete("/api/v1/modelrewrites/chat", HTTP_IF_MATCH='"1"').status_code == 204
+    assert api.delete("/api/v1/pools/pool", HTTP_IF_MATCH='"1"').status_code == 204
 
 
 def test_lists_come_in_pages_filtered_and_ordered() -> None:

@@ -16,6 +16,11 @@ import pytest
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
 DOCUMENTS = """
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: pool}
+spec: {selector: {matchLabels: {app: vllm}}, targetPorts: [{number: 8000}]}
+---
 apiVersion: llm-d.ai/v1alpha2
 kind: InferenceObjective
 metadata: {name: interactive}
@@ -118,12 +123,17 @@ def test_commands_without_a_database_say_what_to_do(command: Command) -> None:
 
 
 def test_documents_go_in_are_shown_and_reach_a_picker(served: Command, tmp_path: Path) -> None:
-    created = "+ InferenceObjective interactive: create\n+ InferenceModelRewrite chat: create\n"
+    created = (
+        "+ InferencePool pool: create\n"
+        "+ InferenceObjective interactive: create\n"
+        "+ InferenceModelRewrite chat: create\n"
+    )
     assert served.says("diff", "-", text=DOCUMENTS) == created
     assert served.says("export") == ""
     assert served.says("apply", "-", text=DOCUMENTS) == created
     changed = DOCUMENTS.replace("priority: 10", "priority: 20")
     assert served.says("apply", "-", text=changed).splitlines() == [
+        "  InferencePool pool: unchanged",
         "~ InferenceObjective interactive: update",
         "    spec.priority: 10 -> 20",
         "  InferenceModelRewrite chat: unchanged",
@@ -134,6 +144,7 @@ def test_documents_go_in_are_shown_and_reach_a_picker(served: Command, tmp_path:
     exported = tmp_path / "objects.yaml"
     exported.write_text(served.says("export"))
     assert "update" not in served.says("diff", str(exported))
+    exported.write_text(served.says("export", "objectives", "InferenceModelRewrite"))
     assert served.says("epp", "validate", str(exported)) == (
         f"{exported}: ok (1 InferenceObjective, 1 InferenceModelRewrite)\n"
     )
@@ -144,10 +155,15 @@ def test_refusals_name_every_place_and_change_nothing(served: Command, tmp_path:
     refused = served.refusal("apply", "-", text=wrong)
     told = [line.removeprefix("pointsman apply: error: ") for line in refused.splitlines()]
     assert told == [
-        "documents[0].spec.priority: expected int, got str",
-        "documents[1].spec.rules[0].matches[0].model.value: expected str of length >= 1",
+        "documents[1].spec.priority: expected int, got str",
+        "documents[2].spec.rules[0].matches[0].model.value: expected str of length >= 1",
     ]
     assert served.says("export") == ""
+    alone = served.run("diff", "-", text=DOCUMENTS.partition("---")[2])
+    assert (alone.returncode, len(alone.stdout.splitlines())) == (0, 2)
+    assert alone.stderr.startswith(
+        "warning: documents[0].spec.poolRef.name: there is no InferencePool pool yet; until then"
+    )
     assert (
         served.refusal("get", "nonsense")
         == "pointsman get: error: there is nothing here; the API is at /api/v1/schema\n"

@@ -32,6 +32,30 @@ REWRITE: dict[str, Any] = {
         ],
     },
 }
+POOL: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "InferencePool",
+    "metadata": {"name": "pool"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "vllm"}},
+        "targetPorts": [{"number": 8000}],
+        "appProtocol": "http",
+        "driver": {"type": "local", "ports": {"grpc": 0, "health": 0, "metrics": 0}},
+    },
+}
+ENDPOINTS: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "EndpointList",
+    "metadata": {"name": "rack-1"},
+    "spec": {
+        "poolRef": {"name": "pool"},
+        "endpoints": [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2", "ranks": 2}],
+    },
+}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    document["kind"]: document for document in (POOL, ENDPOINTS, OBJECTIVE, REWRITE)
+}
+"""One document of each kind; those that others name come first."""
 
 
 def objective(name: str = "interactive", *, version: int | None = None, **spec: Any) -> dict[str, Any]:

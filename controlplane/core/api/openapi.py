@@ -14,20 +14,22 @@ Schema = dict[str, Any]
 REFERENCE: Final = "#/components/schemas/{name}"
 ERROR: Final = "Error"
 
+DETAILS: Final[Schema] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["path", "message"],
+        "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
+    },
+}
+
 _ERROR: Final[Schema] = {
     "type": "object",
     "required": ["code", "message", "details"],
     "properties": {
         "code": {"type": "string"},
         "message": {"type": "string"},
-        "details": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["path", "message"],
-                "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
-            },
-        },
+        "details": DETAILS,
         "expected": {"type": "integer", "description": "412: the version the change was meant for"},
         "found": {"type": "integer", "description": "412: the version there is"},
         "current": {"type": "object", "description": "412: the object as it is"},

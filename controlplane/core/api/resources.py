@@ -6,6 +6,7 @@ one it is refused, so that nobody overwrites what he has not seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from django.urls import URLPattern, path
@@ -16,8 +17,9 @@ from rest_framework.views import APIView
 
 from controlplane.core.api import openapi
 from controlplane.core.api.pages import MAX_LIMIT, page
-from controlplane.core.errors import InvalidError, UnversionedError
+from controlplane.core.errors import Detail, InvalidError, UnversionedError
 from controlplane.core.kinds import Service
+from controlplane.core.references import Looked
 from controlplane.core.roles import Actor
 from dataplane.errors import ConfigError
 
@@ -72,7 +74,7 @@ def _list_view(service: Service, filters: dict[str, str]) -> type[APIView]:
 
         def post(self, request: Request) -> Response:
             row = service.create(actor_of(request), document_of(request))
-            return _shown(service, row, 201)
+            return _shown(service, row, 201, Looked().missing(service, row))
 
     parameters = [
         OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}),
@@ -106,7 +108,8 @@ def _one_view(service: Service) -> type[APIView]:
         def put(self, request: Request, name: str) -> Response:
             document = document_of(request)
             version = expected_version(request, document)
-            return _shown(service, service.update(actor_of(request), name, document, version))
+            row = service.update(actor_of(request), name, document, version)
+            return _shown(service, row, warnings=Looked().missing(service, row))
 
         def delete(self, request: Request, name: str) -> Response:
             service.delete(actor_of(request), name, expected_version(request, None))
@@ -131,11 +134,14 @@ def _one_view(service: Service) -> type[APIView]:
             operation_id=f"{service.plural}_delete",
             tags=tags,
             parameters=[if_match],
-            responses=openapi.answers({204: None}, 404, 412, 422, 428),
+            responses=openapi.answers({204: None}, 404, 409, 412, 422, 428),
         ),
     )(OneView)
 
 
-def _shown(service: Service, row: Any, status: int = 200) -> Response:
+def _shown(service: Service, row: Any, status: int = 200, warnings: Sequence[Detail] = ()) -> Response:
     headers = {"ETag": f'"{row.version}"'}
+    if warnings:
+        # As Kubernetes warns: a status code of the header's own, no agent, a text.
+        headers["Warning"] = ", ".join(f'299 - "{part.path}: {part.message}"' for part in warnings)
     return Response(service.document(row), status=status, headers=headers)

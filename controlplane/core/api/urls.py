@@ -12,6 +12,8 @@ from controlplane.core.api.views import ApplyView, AuditView, ExportView, WhoAmI
 from controlplane.core.kinds import KINDS
 
 FILTERS: Final[dict[str, dict[str, str]]] = {
+    "InferencePool": {"name": "name", "driver": "driver"},
+    "EndpointList": {"pool": "pool", "name": "name"},
     "InferenceObjective": {"pool": "pool", "name": "name"},
     "InferenceModelRewrite": {"pool": "pool", "name": "name"},
 }

@@ -34,9 +34,10 @@ _SET: Final = {
 }
 _PLAN: Final = {
     "type": "object",
-    "required": ["applied", "steps"],
+    "required": ["applied", "steps", "warnings"],
     "properties": {
         "applied": {"type": "boolean"},
+        "warnings": openapi.DETAILS,
         "steps": {
             "type": "array",
             "items": {

@@ -1,0 +1,34 @@
+"""Pools, the endpoints listed for them, and what their driver last saw."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from controlplane.core.models import MAX_NAME, Resource
+
+
+class InferencePool(Resource):
+    """Model servers that serve the same models, and their picker."""
+
+    spec = models.JSONField()
+    """As its document has it, defaults included."""
+    driver = models.CharField(max_length=16, blank=True, db_index=True)
+    """Who runs it; empty = nobody here."""
+
+
+class EndpointList(Resource):
+    """Some of a pool's endpoints, in the words of the picker's endpoints file."""
+
+    pool = models.CharField(max_length=MAX_NAME, db_index=True)
+    resolve = models.JSONField(default=dict)
+    endpoints = models.JSONField()
+
+
+class PoolStatus(models.Model):
+    """The driver's last report of a pool; overwritten, never a history."""
+
+    pool = models.CharField(max_length=MAX_NAME, unique=True)
+    reported_at = models.DateTimeField()
+    runner = models.CharField(max_length=MAX_NAME)
+    """Who reports: host and process."""
+    report = models.JSONField()
