@@ -1,8 +1,8 @@
 """Recognise the session of a coding agent by the headers such agents send.
 
-The first header that is there names the session: first those of ``additionalSessionHeaders``, then the ones
-known of agents in the field. It becomes the request's fairness id, unless the caller sends one, so that all
-turns of a session share a queue, and it is left as ``agent-identity`` for whoever pins sessions.
+The first header that is there names the session: those known of agents in the field are looked at first, then
+those of ``additionalSessionHeaders``. It becomes the request's fairness id, unless the caller sends one, so
+that all turns of a session share a queue, and it is left as ``agent-identity`` for whoever pins sessions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AgentIdentityParams(PluginParams, frozen=True):
     additional_session_headers: list[Annotated[str, msgspec.Meta(min_length=1)]] = msgspec.field(
         default_factory=list
     )
-    """Request headers that are looked at before the known ones, in this order."""
+    """Request headers that are looked at after the known ones, in this order."""
 
 
 class AgentIdentity:
@@ -38,7 +38,7 @@ class AgentIdentity:
     def __init__(self, name: TypedName, params: AgentIdentityParams, handle: Handle) -> None:
         self.name = name
         more = [header.lower() for header in params.additional_session_headers]
-        self._headers = tuple(dict.fromkeys([*more, *AGENT_SESSIONS]))
+        self._headers = tuple(dict.fromkeys([*AGENT_SESSIONS, *more]))
 
     def process_request_headers(self, request: InferenceRequest) -> None:
         """Take the session from the first header that names one."""
