@@ -304,8 +304,11 @@ class PickerExchange:
             record.result = admitted.result
             if match is not None:
                 record.total_blocks, record.block_size = match.total, match.block_size
-                position = match.candidates.slots.searchsorted(admitted.booking.slot)
-                record.matched_blocks = match.matched.item(position)
+                slots, slot = match.candidates.slots, admitted.booking.slot
+                position = int(slots.searchsorted(slot))
+                # A profile handler may go beyond the endpoints that were matched.
+                if position < slots.size and slots[position] == slot:
+                    record.matched_blocks = match.matched.item(position)
                 self._handler.metrics.prefix_matched(
                     record.matched_blocks, record.total_blocks, record.block_size
                 )

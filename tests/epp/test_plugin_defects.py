@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from dataplane.extproc.exchange import Ending
@@ -13,9 +15,9 @@ from epp.explain.policy import ExplainPolicy
 from epp.handler import PickerExchange
 from epp.interfaces.endpoint import Candidates
 from epp.interfaces.request import InferenceRequest
-from epp.interfaces.scheduling import SchedulingResult
+from epp.interfaces.scheduling import ProfileResult, SchedulingProfile, SchedulingResult
 from tests.support.plugins import Base
-from tests.support.request_path import Rig, http_request
+from tests.support.request_path import Rig, destination, http_request
 from tests.support.request_plugins import REQUEST_REGISTRY
 
 
@@ -111,3 +113,49 @@ def test_what_an_exception_says_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     broken_off(rig)
     (found,) = rig.decisions.find("r1")
     assert len(found["error"]) == MAX_TEXT
+
+
+class Trespasser(Base):
+    """A profile handler that sends every request to the last endpoint, candidate or not."""
+
+    info: ClassVar = PluginInfo("trespasser")
+
+    def profiles(
+        self,
+        request: InferenceRequest,
+        available: Mapping[str, SchedulingProfile],
+        results: Mapping[str, ProfileResult | None],
+    ) -> Sequence[SchedulingProfile]:
+        return () if results else tuple(available.values())
+
+    def process(
+        self, request: InferenceRequest, results: Mapping[str, ProfileResult | None]
+    ) -> SchedulingResult:
+        found = {name: result for name, result in results.items() if result is not None}
+        last = self.handle.table.all()
+        for result in found.values():
+            result.candidates, result.endpoints = last, [last.endpoints[-1]]
+            result.totals = np.zeros(len(last))
+            result.scorers = []
+        return SchedulingResult(found, next(iter(found)))
+
+
+def test_nothing_is_held_by_an_endpoint_that_was_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = REQUEST_REGISTRY.extended({"trespasser": f"{__name__}:Trespasser"})
+    monkeypatch.setattr("tests.support.request_path.REQUEST_REGISTRY", registry)
+    rig = Rig(
+        "- type: trespasser\n"
+        "- {type: picky-screener, parameters: {keep: [e0]}}\n"
+        "- {type: prefix-cache-scorer}\n"
+        "schedulingProfiles:\n"
+        "- {name: default, plugins: [{pluginRef: prefix-cache-scorer}]}\n"
+    )
+    prompt = b'{"model": "m", "prompt": "%b"}' % (b"hello " * 100)
+    for _ in range(2):
+        exchange, answer = rig.ask(("x-request-id", "r1"), body=prompt)
+        assert destination(answer) == "10.0.0.2:8000"
+        exchange.on_end(Ending.NATURAL)
+    found = next(rig.decisions.find("r1"))
+    assert found["prefix"]["matchedBlocks"] == 0.0
+    assert found["prefix"]["totalBlocks"] > 0
+    assert found["error"] == ""
