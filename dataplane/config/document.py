@@ -1,6 +1,7 @@
 """From configuration text to plain data: YAML or JSON, with the place of every mistake.
 
 What YAML 1.1 makes surprising is switched off: dates and base-60 numbers stay text, ``1e3`` is a number.
+Integers beyond 64 bits are floats.
 Duplicate keys are refused rather than the last one winning. Size, nesting and the number of values (after
 expansion of aliases) are capped, so that no document can exhaust memory.
 """
@@ -8,6 +9,7 @@ expansion of aliases) are capped, so that no document can exhaust memory.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Final
 
@@ -169,7 +171,9 @@ class _Builder:
             return result
         if isinstance(raw, list):
             return [self.from_json(item, join(path, i), depth + 1) for i, item in enumerate(raw)]
-        return self._text(raw, path) if isinstance(raw, str) else raw
+        if isinstance(raw, str):
+            return self._text(raw, path)
+        return _number(raw) if type(raw) is int else raw
 
     def _text(self, text: str, path: str) -> str:
         """The text as it can be written anywhere: escapes can spell halves of characters, which cannot."""
@@ -225,7 +229,7 @@ class _Builder:
                 case "bool":
                     return _BOOLEANS[value.lower()]
                 case "int":
-                    return int(value, 0)
+                    return _number(int(value, 0))
                 case "float":
                     return float(value.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except (ValueError, KeyError):
@@ -235,3 +239,13 @@ class _Builder:
 
     def _refuse(self, node: yaml.Node, message: str, path: str) -> None:
         self._problems.append(ConfigError(f"line {node.start_mark.line + 1}: {message}", path=path))
+
+
+def _number(value: int) -> int | float:
+    """The integer if 64 bits hold it, else the nearest float, which no count, port or size accepts."""
+    if -(1 << 63) <= value < 1 << 63:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -17,6 +17,9 @@ DEFAULT_PICKER: Final = "max-score-picker"
 DEFAULT_HANDLER: Final = "single-profile-handler"
 DEFAULT_WEIGHT: Final = 1.0
 
+MAX_WEIGHTS: Final = 1e100
+"""Weights of one profile together: totals, and their sums over a pool, stay finite."""
+
 
 def build_profiles(config: EndpointPickerConfig, instances: Instances) -> dict[str, Profile]:
     """Profiles by name. Without any, one that uses every configured filter, scorer and picker in order."""
@@ -91,8 +94,8 @@ def _profile(spec: SchedulingProfileSpec, path: str, instances: Instances) -> Pr
         names = ", ".join(f"'{name}'" for name, _ in pickers)
         instances.problem(f"profile '{spec.name}' has several pickers: {names}; keep one", path)
     weights = [weight for _, _, weight in scorers]
-    if all(map(math.isfinite, weights)) and not math.isfinite(sum(weights)):
-        instances.problem("the weights together are no finite number; use smaller ones", path)
+    if all(map(math.isfinite, weights)) and sum(weights) > MAX_WEIGHTS:
+        instances.problem(f"the weights add up to more than {MAX_WEIGHTS:g}; use smaller ones", path)
     if scorers and not any(weights):
         instances.warnings.append(f"{path}: every weight is 0, so all endpoints score alike")
     picker = pickers[0][1] if pickers else _default_picker(instances)

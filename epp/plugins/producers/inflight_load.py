@@ -14,7 +14,7 @@ an endpoint that has left is void: its successor in the same slot has another ge
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
@@ -32,6 +32,9 @@ from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.scheduling import SchedulingResult
 from epp.interfaces.state import highest, listing
+
+MAX_EXPECTED_TOKENS: Final = 1 << 31
+"""Output expected of one request at most; the ledger's sums stay exact for four million of such."""
 
 
 class InflightLoadParams(PluginParams, frozen=True):
@@ -157,5 +160,6 @@ class InflightLoadProducer:
         params = self._params
         if not params.add_estimated_output_tokens:
             return 0
-        caps = [params.max_estimated_output_tokens, request.parsed.max_output_tokens]
-        return min([int(tokens * params.output_ratio), *(cap for cap in caps if cap is not None)])
+        caps = [MAX_EXPECTED_TOKENS, params.max_estimated_output_tokens, request.parsed.max_output_tokens]
+        expected = min(tokens * params.output_ratio, *(cap for cap in caps if cap is not None))
+        return max(0, int(expected))

@@ -93,14 +93,16 @@ class EndpointAttributeScorer:
     def score(self, request: InferenceRequest, candidates: Candidates) -> Floats:
         """Linear from 0 to 1 along the scale; 0 for those without the number."""
         numbers = numbers_of(self._key, candidates)
-        missing = np.isnan(numbers)
+        missing = ~np.isfinite(numbers)
         if missing.all():
             return np.zeros(len(candidates))
+        numbers = np.where(missing, np.nan, numbers)
         if self._range is not None:
             low, high = self._range.min, self._range.max
         else:
             low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
         if low == high:
             return np.where(missing, 0.0, 1.0)
-        share = (np.clip(numbers, low, high) - low) / (high - low)
+        scale = 1.0 if math.isfinite(high - low) else 0.5
+        share = (np.clip(numbers, low, high) * scale - low * scale) / (high * scale - low * scale)
         return np.where(missing, 0.0, 1.0 - share if self._lower_is_better else share)

@@ -226,3 +226,20 @@ def test_the_number_of_values_may_be_capped_otherwise():
     problems.clear()
     assert read_document("[1, 2]", problems, max_values=3) == [1, 2]
     assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (str((1 << 63) - 1), (1 << 63) - 1),
+        (str(-(1 << 63)), -(1 << 63)),
+        (str(1 << 63), 2.0**63),
+        ("-1" + "0" * 30, -1e30),
+        ("1" + "0" * 400, float("inf")),
+        ("-1" + "0" * 400, float("-inf")),
+    ],
+)
+def test_integers_beyond_64_bits_are_floats(text: str, value: float):
+    for written in (f"a: {text}", f'{{"a": {text}}}'):
+        data, problems = read(written)
+        assert (data["a"], type(data["a"]), problems) == (value, type(value), [])

@@ -137,14 +137,14 @@ def test_two_handlers_are_refused():
     ]
 
 
-def test_weights_that_overflow_together_are_refused():
+def test_weights_whose_totals_could_overflow_are_refused():
     text = """
 plugins: [{type: queue-scorer}, {type: load-aware-scorer}]
 schedulingProfiles:
 - name: default
-  plugins: [{pluginRef: queue-scorer, weight: 1.0e+308}, {pluginRef: load-aware-scorer, weight: 1.0e+308}]
+  plugins: [{pluginRef: queue-scorer, weight: 6.0e+99}, {pluginRef: load-aware-scorer, weight: 6.0e+99}]
 """
     assert problems(text) == [
-        "schedulingProfiles[0]: the weights together are no finite number; use smaller ones"
+        "schedulingProfiles[0]: the weights add up to more than 1e+100; use smaller ones"
     ]
-    assert load(text.replace("308", "307")).profiles["default"].scorers
+    assert load(text.replace("6.0e+99", "5.0e+99")).profiles["default"].scorers

@@ -116,3 +116,17 @@ dataLayer: {injectDefaults: false, sources: [{pluginRef: sorce, extractors: [{pl
         ),
         "dataLayer.sources[0].pluginRef: references undefined plugin 'sorce'",
     ]
+
+
+@pytest.mark.parametrize("digits", [20, 400])
+@pytest.mark.parametrize(
+    ("plugin", "parameter"),
+    [("token-load-scorer", "queueThresholdTokens"), ("prefix-cache-scorer", "matchLengthScaleTokens"),
+     ("active-request-scorer", "idleThreshold"), ("max-score-picker", "maxNumOfEndpoints")],
+)  # fmt: skip
+def test_a_count_beyond_64_bits_is_a_mistake(plugin: str, parameter: str, digits: int):
+    text = HEAD + f"plugins: [{{type: {plugin}, parameters: {{{parameter}: {'9' * digits}}}}}]"
+    with pytest.raises(ConfigErrors) as caught:
+        load_graph(text, Handle(EndpointTable()))
+    (error,) = caught.value.errors
+    assert str(error) == f"plugins[0].parameters.{parameter}: expected int, got float"

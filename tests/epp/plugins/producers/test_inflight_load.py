@@ -19,7 +19,7 @@ from epp.interfaces.attributes import (
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.state import MAX_DUMPED
-from epp.plugins.producers.inflight_load import InflightLoadProducer
+from epp.plugins.producers.inflight_load import MAX_EXPECTED_TOKENS, InflightLoadProducer
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table, prefilled
 
 DONE = ResponseSummary(status=200)
@@ -88,6 +88,9 @@ def test_expected_output_is_released_at_the_end():
         ({}, 20, 20),
         ({}, 0, 0),
         ({"outputRatio": 0}, None, 0),
+        ({"outputRatio": 1e308}, None, MAX_EXPECTED_TOKENS),
+        ({"outputRatio": 1e308}, 10**30, MAX_EXPECTED_TOKENS),
+        ({}, -5, 0),
     ],
 )
 def test_expected_output_has_limits(parameters: dict[str, float], limit: int | None, expected: int):
@@ -97,6 +100,12 @@ def test_expected_output_has_limits(parameters: dict[str, float], limit: int | N
     send(producer, table, request)
     producer.on_first_byte(request)
     assert tokens(table)[0] == expected
+    other = request_of(1, max_output_tokens=0)
+    send(producer, table, other)
+    producer.on_response_end(request, ResponseSummary())
+    assert tokens(table)[0] == 1
+    producer.on_response_end(other, ResponseSummary())
+    assert tokens(table)[0] == 0
 
 
 def test_blocks_the_endpoint_holds_are_no_load():

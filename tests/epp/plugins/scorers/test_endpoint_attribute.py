@@ -81,3 +81,19 @@ def test_what_cannot_be_meant_is_refused(params: dict[str, Any], message: str):
     with pytest.raises(ConfigErrors) as caught:
         make_plugin(EndpointAttributeScorer, None, params)
     assert message in str(caught.value.errors[0])
+
+
+def test_the_ends_of_the_floating_point_range_are_numbers_like_others():
+    assert scores(parameters("higher", ADAPTIVE), -1.7e308, 0, 1.7e308) == [0.0, 0.5, 1.0]
+    assert scores(parameters("lower", fixed(-1.7e308, 1.7e308)), 1.7e308, 0.0) == [0.0, 0.5]
+    assert scores(parameters("higher", ADAPTIVE), 0.0, 5e-324) == [0.0, 1.0]
+
+
+def test_what_is_not_finite_counts_as_missing():
+    assert scores(parameters("higher", ADAPTIVE), float("inf"), 1.0, 2.0, float("-inf")) == [
+        0.0,
+        0.0,
+        1.0,
+        0.0,
+    ]
+    assert scores(parameters("lower", ADAPTIVE), float("inf"), float("nan")) == [0.0, 0.0]
