@@ -164,9 +164,7 @@ class Director:
         return InferenceRequest(_request_id(headers), path, headers, b"", ParsedBody(), self._clock())
 
     def preparers(self, request: InferenceRequest) -> list[Preparer]:
-        """Those whose data the request has to wait for; nearly always none."""
-        if not self.all_preparers:
-            return []
+        """Those of all preparers whose data the request has to wait for."""
         return [preparer for preparer in self.all_preparers if preparer.needs_preparation(request)]
 
     async def prepare(self, request: InferenceRequest, preparers: Sequence[Preparer]) -> None:

@@ -179,8 +179,9 @@ class PickerExchange:
             self._metrics = self._handler.metrics.for_request(
                 inference.model, inference.target_model, inference.fairness_id, inference.priority
             )
-            preparers = self._director.preparers(inference) if self._handler.may_wait else None
-            if not preparers:
+            director = self._director
+            preparers = director.preparers(inference) if director.all_preparers else ()
+            if not preparers or not self._handler.may_wait:
                 return self._decide(inference, parser, request, started)
         except Exception as error:  # noqa: BLE001 - it is counted and raised again
             return self._refuse(inference, request, error, started)
