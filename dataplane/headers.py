@@ -39,6 +39,7 @@ VIDEO_RESOLUTION: Final = "x-llm-d-video-resolution"
 """``WIDTHxHEIGHT`` in pixels."""
 PREFER: Final = "prefer"
 ACCEPT_ENCODING: Final = "accept-encoding"
+CONTENT_ENCODING: Final = "content-encoding"
 GRPC_STATUS: Final = "grpc-status"
 
 ORIGINAL_PATH: Final = "x-original-path"

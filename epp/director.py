@@ -15,10 +15,11 @@ from typing import Final
 from uuid import uuid4
 
 from dataplane.clock import Clock
-from dataplane.errors import RequestError, ResourceExhaustedError, ServiceUnavailableError
+from dataplane.errors import BadRequestError, RequestError, ResourceExhaustedError, ServiceUnavailableError
 from dataplane.extproc.events import Metadata
 from dataplane.extproc.exchange import HttpRequest, HttpResponse
 from dataplane.headers import (
+    CONTENT_ENCODING,
     CONTROL_HEADERS,
     FAIRNESS_ID,
     FORWARDED_PATH,
@@ -145,7 +146,10 @@ class Director:
         parsed = ParsedBody()
         if body or (http.body is not None and headers.get(":method") == "POST"):
             parser = self.graph.parser_for(path)
-            parsed = parser.parse(headers, path, body)
+            try:
+                parsed = parser.parse(headers, path, body)
+            except BadRequestError as error:
+                raise _compressed(headers) or error from None
         request = InferenceRequest(_request_id(headers), path, headers, body, parsed, self._clock())
         request.objective = headers.control(OBJECTIVE)
         request.priority = self._objects.current.priority_of(request.objective)
@@ -371,6 +375,14 @@ class Director:
 def _request_id(headers: Headers) -> str:
     """The client's or Envoy's; else a new one."""
     return headers.get(REQUEST_ID)[:MAX_REQUEST_ID_BYTES] or str(uuid4())
+
+
+def _compressed(headers: Headers) -> BadRequestError | None:
+    """What is the matter with a body that cannot be read, if it is compressed."""
+    coding = headers.get(CONTENT_ENCODING).lower()
+    if coding in {"", "identity"}:
+        return None
+    return BadRequestError(f"the request body is compressed ({coding[:40]!r}); send it as it is")
 
 
 def _header_value(name: str, value: str) -> bytes:

@@ -18,7 +18,7 @@ from typing import Final
 from dataplane.clock import Clock
 from dataplane.errors import BadRequestError
 from dataplane.extproc.events import BodyTransform
-from dataplane.headers import ACCEPT_ENCODING, MODEL_NAME_REWRITE, Headers
+from dataplane.headers import ACCEPT_ENCODING, CONTENT_ENCODING, MODEL_NAME_REWRITE, Headers
 from epp.interfaces.request import InferenceRequest, ModelUse
 from epp.interfaces.request_control import ModelNameRewriter, Parser
 from epp.metrics import EppMetrics
@@ -110,7 +110,7 @@ def restorer(request: InferenceRequest, parser: object, headers: Headers) -> Bod
     """
     if not request.model or not isinstance(parser, ModelNameRewriter):
         return None
-    if headers.get("content-encoding").lower() not in {"", "identity"}:
+    if headers.get(CONTENT_ENCODING).lower() not in {"", "identity"}:
         return None
     content_type = headers.get("content-type", "application/json").lower()
     streaming = "text/event-stream" in content_type

@@ -244,3 +244,14 @@ def test_a_repeated_prompt_goes_where_it_was_and_the_record_says_how_much_matche
     prefix = next(rig.decisions.recent())["prefix"]
     assert prefix["blockSizeTokens"] == 64
     assert 0 < prefix["matchedBlocks"] < prefix["totalBlocks"]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "\udcff"])
+def test_a_compressed_body_is_refused_as_such(coding: str) -> None:
+    rig = Rig(PLUGINS)
+    with pytest.raises(BadRequestError) as caught:
+        ask(rig, b"\x1f\x8b\x08\x00", ID, ("content-encoding", coding))
+    assert caught.value.message == f"the request body is compressed ({coding!r}); send it as it is"
+    assert json.loads(caught.value.body())["error"]["type"] == "invalid_request_error"
+    with pytest.raises(BadRequestError, match="not valid JSON"):
+        ask(rig, b"{", ID, ("content-encoding", "identity"))
