@@ -29,6 +29,8 @@ KINDS: Final = {
     "endpointlist": "endpointlists",
     "inferenceobjective": "objectives",
     "inferencemodelrewrite": "modelrewrites",
+    "tenant": "tenants",
+    "virtualkey": "virtualkeys",
 }
 """Other names of what the API's addresses call the kinds."""
 
@@ -50,12 +52,11 @@ def add_parser(subparsers: Subparsers) -> None:
     export.add_argument("kinds", nargs="*", metavar="KIND", help="only these kinds")
     export.set_defaults(run=partial(guarded, "export", run_export))
     get = subparsers.add_parser("get", help="print objects of a kind, or one of them")
-    get.add_argument("kind", help="pools, endpointlists, objectives, modelrewrites, or the kind's own name")
+    get.add_argument("kind", help=f"{', '.join(KINDS.values())}, or the kind's own name")
     get.add_argument("name", nargs="?", help="one object; without it all")
     get.set_defaults(run=partial(guarded, "get", run_get))
     for parser in (apply, diff, export, get):
-        parser.add_argument("--url", default=None, help=f"the control plane (default: ${URL}, {DEFAULT_URL})")
-        parser.description = f"The token is read from ${TOKEN}."
+        add_url(parser)
 
 
 def guarded(name: str, run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
@@ -125,8 +126,16 @@ def shown(value: Any) -> str:
     return "absent" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def call(arguments: argparse.Namespace, method: str, path: str, text: str | None = None) -> Any:
-    """One request to the API. `RefusedError` when there is no good answer."""
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """Say where the control plane is, and who asks."""
+    parser.add_argument("--url", default=None, help=f"the control plane (default: ${URL}, {DEFAULT_URL})")
+    parser.description = f"The token is read from ${TOKEN}."
+
+
+def call(
+    arguments: argparse.Namespace, method: str, path: str, text: str | None = None, version: str | None = None
+) -> Any:
+    """One request to the API, for a version of an object. `RefusedError` when there is no good answer."""
     base = (arguments.url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
     token = os.environ.get(TOKEN, "")
     if not base.startswith(("http://", "https://")):
@@ -136,6 +145,8 @@ def call(arguments: argparse.Namespace, method: str, path: str, text: str | None
     headers = {"Authorization": f"Bearer {token}", "X-Pointsman-Channel": "cli"}
     if text is not None:
         headers["Content-Type"] = "application/yaml"
+    if version is not None:
+        headers["If-Match"] = f'"{version}"'
     data = None if text is None else text.encode("utf-8", "surrogateescape")
     request = urllib.request.Request(f"{base}/api/v1/{path}", data, headers, method=method)  # noqa: S310
     try:

@@ -25,6 +25,7 @@ SUBCOMMANDS = {
     "diff": ("cli.documents", "show what applying documents would change"),
     "export": ("cli.documents", "print everything the control plane holds as documents"),
     "get": ("cli.documents", "print objects of a kind, or one of them"),
+    "key": ("cli.keys", "make, rotate or revoke the keys of tenants"),
     "version": ("cli.version", "print the version"),
 }
 

@@ -18,6 +18,7 @@ INSTALLED_APPS = [
     "controlplane.core",
     "controlplane.fleet",
     "controlplane.objectives",
+    "controlplane.tenancy",
     "rest_framework",
     "drf_spectacular",
     "django.contrib.auth",

@@ -133,13 +133,16 @@ def _try(actor: Actor, document: Any, kinds: Kinds) -> Step:
 def _do(actor: Actor, service: Service, document: Document) -> Step:
     wanted = service.judge(document)
     try:
-        before = service.document(service.get(actor, wanted.name))
+        found = service.get(actor, wanted.name)
     except MissingError:
         row = service.create(actor, document)
         return Step(service.kind, row.name, "create")
-    after = service.document(service.update(actor, wanted.name, document))
-    changes = list(differences(_said(before), _said(after)))
-    return Step(service.kind, wanted.name, "update" if changes else "unchanged", changes)
+    before = service.document(found)
+    row = service.update(actor, wanted.name, document)
+    if row.version == found.version:
+        return Step(service.kind, wanted.name, "unchanged")
+    changes = list(differences(_unversioned(before), _unversioned(service.document(row))))
+    return Step(service.kind, wanted.name, "update", changes)
 
 
 def export(actor: Actor, kinds: Kinds = KINDS) -> list[Document]:
@@ -153,6 +156,10 @@ def export(actor: Actor, kinds: Kinds = KINDS) -> list[Document]:
 
 def _said(document: Document) -> Document:
     """What the operator said: the document without what the control plane adds."""
+    return {key: value for key, value in _unversioned(document).items() if key != "status"}
+
+
+def _unversioned(document: Document) -> Document:
     metadata = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
     return {**document, "metadata": metadata}
 

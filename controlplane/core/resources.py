@@ -10,7 +10,7 @@ versions, writes the audit log, and leaves everything as it was when it refuses.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -21,7 +21,7 @@ from django.utils import timezone
 from controlplane.core import audit
 from controlplane.core.errors import ConflictError, InvalidError, MissingError, StaleError
 from controlplane.core.models import Resource
-from controlplane.core.references import require_unnamed
+from controlplane.core.references import require_named, require_unnamed
 from controlplane.core.roles import Action, Actor, require
 from dataplane.config.decode import decode_struct
 from dataplane.errors import ConfigError
@@ -45,12 +45,15 @@ class Wanted(msgspec.Struct):
 
 
 class Reference(NamedTuple):
-    """A column that holds the name of an object of another kind."""
+    """A column that holds the name of an object of another kind, or nothing."""
 
     kind: str
     column: str
+    """Or a look-up of one in rows of another table: ``links__provider``."""
     path: str
     """Where documents say it: ``spec.poolRef.name``."""
+    required: bool = False
+    """Whether a name that nobody has is refused; otherwise it is a warning."""
 
 
 POOL_REFERENCE: Final = Reference(schema.POOL, "pool", "spec.poolRef.name")
@@ -82,6 +85,16 @@ class ResourceService(ABC, Generic[M]):
     def check(self, wanted: Wanted, problems: list[ConfigError]) -> None:
         """Say what is wrong with a spec beyond its shape; paths begin with ``spec``."""
 
+    def check_change(self, row: M | None, spec: Any, problems: list[ConfigError]) -> None:
+        """Say what of a spec does not go with the object there is (None: a new one), or with others."""
+
+    def link(self, row: M, spec: Any) -> None:
+        """Write what belongs to a row and is in other tables; the row is written by then."""
+
+    def status_of(self, row: M) -> Document:
+        """What is shown of an object beyond what a document may say; ignored when it comes back."""
+        return {}
+
     def rows(self, actor: Actor) -> QuerySet[M]:
         """All objects, for filtering and cutting into pages."""
         require(actor, Action.READ, self.kind)
@@ -90,23 +103,32 @@ class ResourceService(ABC, Generic[M]):
 
     def get(self, actor: Actor, name: str) -> M:
         """One object. ``MissingError`` when there is none of this name."""
-        row = self.rows(actor).filter(name=name).first()
-        if row is None:
-            raise MissingError(f"there is no {self.kind} {name}")
-        return row
+        return self._one(self.rows(actor), name)
 
     def create(self, actor: Actor, document: Mapping[str, Any]) -> M:
         """A new object. ``ConflictError`` when its name is taken."""
         require(actor, Action.WRITE, self.kind)
-        wanted = self.judge(document)
+        return self.insert(actor, self.judge(document))
+
+    def post(self, actor: Actor, document: Mapping[str, Any]) -> tuple[M, Document]:
+        """A new object and how to show it this once: a kind may tell here what it tells never again."""
+        row = self.create(actor, document)
+        return row, self.document(row)
+
+    def insert(self, actor: Actor, wanted: Wanted) -> M:
+        """Make what a judged document asks for; the role has been checked."""
         row: M = self.model(name=wanted.name, labels=wanted.labels)
-        self.assign(row, wanted.spec)
         try:
             with transaction.atomic():
+                if self.model.objects.filter(name=wanted.name).exists():
+                    raise ConflictError(f"there is a {self.kind} {wanted.name} already")
+                self._admit(None, wanted.spec)
+                self.assign(row, wanted.spec)
                 row.save(force_insert=True)
+                self._settle(row, wanted.spec)
                 audit.record(actor, "create", self.kind, row.name, before=None, after=self.document(row))
         except IntegrityError:
-            raise ConflictError(f"there is a {self.kind} {wanted.name} already") from None
+            raise self._collision(wanted.name) from None
         return row
 
     def update(self, actor: Actor, name: str, document: Mapping[str, Any], version: int | None = None) -> M:
@@ -119,36 +141,85 @@ class ResourceService(ABC, Generic[M]):
         wanted = self.judge(document)
         if wanted.name != name:
             raise InvalidError.of([ConfigError(f"is not {name}; names stay", path="metadata.name")])
-        expected = wanted.version if version is None else version
-        with transaction.atomic():
-            row = self.get(actor, name)
-            before = self.document(row)
-            self._compare(row, expected)
-            found = row.version
+
+        def put(row: M) -> None:
+            self._admit(row, wanted.spec)
             row.labels = wanted.labels
             self.assign(row, wanted.spec)
-            if self.document(row) == before:
-                return row
-            row.version, row.updated_at = found + 1, timezone.now()
-            fields = {
-                f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields if f.attname != "id"
-            }
-            if not self.model.objects.filter(pk=row.pk, version=found).update(**fields):
-                # Another transaction was faster between reading and writing.
-                raise StaleError(self.kind, name, found, found + 1, self.document(self.get(actor, name)))
-            audit.record(actor, "update", self.kind, name, before=before, after=self.document(row))
+
+        def settle(row: M) -> None:
+            self._settle(row, wanted.spec)
+
+        expected = wanted.version if version is None else version
+        return self.change(actor, name, expected, put, settle=settle)
+
+    def change(
+        self,
+        actor: Actor,
+        name: str,
+        version: int | None,
+        act: Callable[[M], None],
+        *,
+        action: str = "update",
+        settle: Callable[[M], None] | None = None,
+    ) -> M:
+        """Let ``act`` change an object in a transaction, audited as ``action``; the role has been checked.
+
+        ``settle`` is called when the row is written.
+        """
+        try:
+            with transaction.atomic():
+                row = self.get(actor, name)
+                before = self.document(row)
+                self._compare(row, version)
+                found = row.version
+                act(row)
+                if self.document(row) == before:
+                    return row
+                row.version, row.updated_at = found + 1, timezone.now()
+                fields = {
+                    f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields if f.attname != "id"
+                }
+                if not self.model.objects.filter(pk=row.pk, version=found).update(**fields):
+                    # Another transaction was faster between reading and writing.
+                    raise StaleError(self.kind, name, found, found + 1, self.document(self.get(actor, name)))
+                if settle is not None:
+                    settle(row)
+                audit.record(actor, action, self.kind, name, before=before, after=self.document(row))
+        except IntegrityError:
+            raise self._collision(name) from None
         return row
 
     def delete(self, actor: Actor, name: str, version: int | None = None) -> None:
         """Remove an object; ``version`` as in ``update``. ``ConflictError`` while others name it."""
         require(actor, Action.WRITE, self.kind)
         with transaction.atomic():
-            row = self.get(actor, name)
+            row = self._one(self.rows(actor).select_for_update(), name)
             self._compare(row, version)
             require_unnamed(self.kind, name)
             before = self.document(row)
             row.delete()
             audit.record(actor, "delete", self.kind, name, before=before, after=None)
+
+    def _one(self, rows: QuerySet[M], name: str) -> M:
+        row = rows.filter(name=name).first()
+        if row is None:
+            raise MissingError(f"there is no {self.kind} {name}")
+        return row
+
+    def _admit(self, row: M | None, spec: Any) -> None:
+        problems: list[ConfigError] = []
+        self.check_change(row, spec, problems)
+        if problems:
+            raise InvalidError.of(problems)
+
+    def _settle(self, row: M, spec: Any) -> None:
+        self.link(row, spec)
+        require_named(self, row)
+
+    def _collision(self, name: str) -> ConflictError:
+        """The database keeps apart what services do when two are at it at once."""
+        return ConflictError(f"{self.kind} {name} collides with what somebody else has just made; try again")
 
     def _compare(self, row: M, expected: int | None) -> None:
         if expected is not None and expected != row.version:
@@ -159,12 +230,15 @@ class ResourceService(ABC, Generic[M]):
         metadata: Document = {"name": row.name, "resourceVersion": str(row.version)}
         if row.labels:
             metadata["labels"] = row.labels
-        return {
+        document = {
             "apiVersion": self.versions[0],
             "kind": self.kind,
             "metadata": metadata,
             "spec": self.spec_of(row),
         }
+        if status := self.status_of(row):
+            document["status"] = status
+        return document
 
     def judge(self, document: Mapping[str, Any]) -> Wanted:
         """What the document asks for. ``InvalidError`` with everything that is wrong with it."""
@@ -186,6 +260,9 @@ class ResourceService(ABC, Generic[M]):
         else:
             problems.append(ConfigError("must be a mapping", path="spec"))
         wanted = Wanted(name, labels, spec, version)
+        if spec is not None and not problems:
+            _check_texts(labels, "metadata.labels", problems)
+            _check_texts(document["spec"], "spec", problems)
         if spec is not None and not problems:
             self.check(wanted, problems)
         if problems:
@@ -220,6 +297,32 @@ class ResourceService(ABC, Generic[M]):
             )
             version = None
         return str(name), labels, None if version is None else int(version[:18])
+
+
+def _check_texts(value: Any, path: str, problems: list[ConfigError]) -> None:
+    problems.extend(
+        ConfigError("holds what is no text: a NUL or half a character", path=place)
+        for place, text in _texts(value, path)
+        if not _is_storable(text)
+    )
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text in plain data that has the shape of a document, with its place."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(key, path)
+            yield from _texts(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{path}[{index}]")
+
+
+def _is_storable(text: str) -> bool:
+    """Whether every database takes it."""
+    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _are_labels(raw: Any) -> bool:

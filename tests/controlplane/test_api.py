@@ -16,7 +16,7 @@ from controlplane.core.kinds import KINDS
 from controlplane.core.models import AuditEntry
 from controlplane.core.roles import Role
 from controlplane.objectives.models import InferenceObjective
-from tests.support.controlplane import EXAMPLES, OPERATOR, POOL, REWRITE, client, objective
+from tests.support.controlplane import EXAMPLES, OPERATOR, POOL, REWRITE, client, example, objective, prepare
 
 pytestmark = pytest.mark.django_db
 
@@ -142,8 +142,9 @@ def test_a_list_costs_the_same_few_queries_however_long_it_is(plural: str) -> No
         return len(captured)
 
     def add(name: str) -> None:
-        service.create(OPERATOR, EXAMPLES[service.kind] | {"metadata": {"name": name}})
+        service.create(OPERATOR, example(service.kind, name))
 
+    prepare(service.kind)
     add("first")
     queries()  # notes the token's use
     before = queries()
@@ -165,10 +166,12 @@ def test_each_role_may_do_what_it_may_and_no_more(role: Role, kind: str) -> None
     api = client(role)
     service = KINDS.of(kind)
     assert service is not None
+    prepare(kind)
+    document = example(kind)
     done = {
         "list": api.get(f"/api/v1/{service.plural}").status_code,
-        "create": api.post(f"/api/v1/{service.plural}", EXAMPLES[kind], format="json").status_code,
-        "apply": api.post("/api/v1/apply", [EXAMPLES[kind]], format="json").status_code,
+        "create": api.post(f"/api/v1/{service.plural}", document, format="json").status_code,
+        "apply": api.post("/api/v1/apply", [document], format="json").status_code,
         "audit": api.get("/api/v1/audit").status_code,
     }
     assert done == MATRIX[role]

@@ -191,6 +191,25 @@ def test_roles_and_revocation_hold_at_once(served: Command) -> None:
     assert "interactive" in served.says("export")
 
 
+def test_keys_are_made_rotated_and_revoked(served: Command) -> None:
+    tenant = "{apiVersion: pointsman.dev/v1, kind: Tenant, metadata: {name: research}, spec: {}}"
+    served.says("apply", "-", text=tenant)
+    made = served.says("key", "create", "laptop", "--tenant", "research", "--requests-per-minute", "60")
+    assert made.startswith("sk-pm-")
+    shown = served.says("get", "virtualkeys", "laptop")
+    assert ("requestsPerMinute: 60" in shown, made.strip() in shown) == (True, False)
+    rotated = served.run("key", "rotate", "laptop", "--grace", "1h")
+    assert (rotated.returncode, rotated.stdout.startswith("sk-pm-")) == (0, True)
+    assert rotated.stderr.startswith("the old key holds until ")
+    assert "the key before the present one holds until" in served.refusal("key", "rotate", "laptop")
+    assert served.says("key", "revoke", "laptop") == "key laptop is revoked\n"
+    assert "VirtualKey laptop is revoked; make a new key" in served.refusal("key", "rotate", "laptop")
+    assert "there is no Tenant nobody" in served.refusal("key", "create", "other", "--tenant", "nobody")
+    exported = served.says("export")
+    assert "update" not in served.says("diff", "-", text=exported)
+    assert served.says("get", "tenants").count("kind: Tenant") == 1
+
+
 def fetch(environment: Mapping[str, str], path: str) -> int:
     request = urllib.request.Request(
         environment["POINTSMAN_URL"] + path,

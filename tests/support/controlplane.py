@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from typing import Any
 
 from rest_framework.test import APIClient
 
 from controlplane.core import tokens, users
+from controlplane.core.documents import apply
 from controlplane.core.roles import Actor, Role
 
 VIEWER, OPERATOR, ADMIN = (Actor(str(role), role) for role in Role)
@@ -52,10 +54,52 @@ ENDPOINTS: dict[str, Any] = {
         "endpoints": [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2", "ranks": 2}],
     },
 }
+TENANT: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "Tenant",
+    "metadata": {"name": "research"},
+    "spec": {
+        "displayName": "Research",
+        "fairnessWeight": 3,
+        "allowedModels": ["llama-*", "chat"],
+        "limits": {"requestsPerMinute": 600, "tokensPerMinute": 200000, "maxConcurrent": 32},
+        "budgets": [
+            {"period": "month", "amount": "250.00", "currency": "EUR", "alertAtPercent": [50, 80, 100]},
+            {"period": "day", "tokens": 5000000, "enforcement": "soft"},
+        ],
+        "timeZone": "Europe/Berlin",
+    },
+}
+VIRTUAL_KEY: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "VirtualKey",
+    "metadata": {"name": "laptop"},
+    "spec": {"tenant": "research", "allowedModels": ["llama-3"], "limits": {"requestsPerMinute": 60}},
+}
+IMPORTED_KEY: dict[str, Any] = {
+    **VIRTUAL_KEY,
+    "spec": {"tenant": "research", "keyDigest": hashlib.sha256(b"laptop").hexdigest(), "keyPrefix": "lap"},
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
-    document["kind"]: document for document in (POOL, ENDPOINTS, OBJECTIVE, REWRITE)
+    document["kind"]: document for document in (POOL, ENDPOINTS, OBJECTIVE, REWRITE, TENANT, IMPORTED_KEY)
 }
 """One document of each kind; those that others name come first."""
+NEEDS: dict[str, list[dict[str, Any]]] = {"VirtualKey": [TENANT]}
+"""Kind -> what the example of it cannot do without."""
+
+
+def example(kind: str, name: str = "example") -> dict[str, Any]:
+    """A document of a kind; two of them with different names do not collide."""
+    document = copy.deepcopy(EXAMPLES[kind])
+    document["metadata"]["name"] = name
+    if kind == "VirtualKey":
+        document["spec"]["keyDigest"] = hashlib.sha256(name.encode()).hexdigest()
+    return document
+
+
+def prepare(kind: str) -> None:
+    """Make what the example of a kind cannot do without."""
+    apply(ADMIN, NEEDS.get(kind, []))
 
 
 def objective(name: str = "interactive", *, version: int | None = None, **spec: Any) -> dict[str, Any]:

@@ -73,8 +73,9 @@ def _list_view(service: Service, filters: dict[str, str]) -> type[APIView]:
             return Response(page(request, rows, service.document, orders=ORDERS, filters=filters))
 
         def post(self, request: Request) -> Response:
-            row = service.create(actor_of(request), document_of(request))
-            return _shown(service, row, 201, Looked().missing(service, row))
+            row, document = service.post(actor_of(request), document_of(request))
+            headers = headers_of(row, Looked().missing(service, row))
+            return Response(document, status=201, headers=headers)
 
     parameters = [
         OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}),
@@ -103,13 +104,13 @@ def _one_view(service: Service) -> type[APIView]:
         """One object of a kind."""
 
         def get(self, request: Request, name: str) -> Response:
-            return _shown(service, service.get(actor_of(request), name))
+            return shown(service, service.get(actor_of(request), name))
 
         def put(self, request: Request, name: str) -> Response:
             document = document_of(request)
             version = expected_version(request, document)
             row = service.update(actor_of(request), name, document, version)
-            return _shown(service, row, warnings=Looked().missing(service, row))
+            return shown(service, row, warnings=Looked().missing(service, row))
 
         def delete(self, request: Request, name: str) -> Response:
             service.delete(actor_of(request), name, expected_version(request, None))
@@ -139,9 +140,15 @@ def _one_view(service: Service) -> type[APIView]:
     )(OneView)
 
 
-def _shown(service: Service, row: Any, status: int = 200, warnings: Sequence[Detail] = ()) -> Response:
-    headers = {"ETag": f'"{row.version}"'}
+def shown(service: Service, row: Any, warnings: Sequence[Detail] = ()) -> Response:
+    """An object as the answer to a request."""
+    return Response(service.document(row), headers=headers_of(row, warnings))
+
+
+def headers_of(row: Any, warnings: Sequence[Detail] = ()) -> dict[str, str]:
+    """Which version this is, and what is odd about it; what is shown once is kept by no cache on the way."""
+    headers = {"ETag": f'"{row.version}"', "Cache-Control": "no-store"}
     if warnings:
         # As Kubernetes warns: a status code of the header's own, no agent, a text.
         headers["Warning"] = ", ".join(f'299 - "{part.path}: {part.message}"' for part in warnings)
-    return Response(service.document(row), status=status, headers=headers)
+    return headers

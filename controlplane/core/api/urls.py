@@ -16,6 +16,8 @@ FILTERS: Final[dict[str, dict[str, str]]] = {
     "EndpointList": {"pool": "pool", "name": "name"},
     "InferenceObjective": {"pool": "pool", "name": "name"},
     "InferenceModelRewrite": {"pool": "pool", "name": "name"},
+    "Tenant": {"objective": "objective", "name": "name"},
+    "VirtualKey": {"tenant": "tenant", "prefix": "prefix", "name": "name"},
 }
 """Kind -> query parameter -> look-up."""
 

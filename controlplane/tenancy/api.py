@@ -1,0 +1,152 @@
+"""What virtual keys can do beyond documents: be rotated, be revoked, and have been used."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import msgspec
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from controlplane.core.api import openapi
+from controlplane.core.api.resources import actor_of, expected_version, headers_of, shown
+from controlplane.core.errors import InvalidError
+from controlplane.tenancy.services import MAX_USES, Use, VirtualKeyService
+from dataplane.config.decode import Duration, decode_struct
+from dataplane.config.tenancy import Digest
+from dataplane.config.values import Moment
+from dataplane.errors import ConfigError
+
+SERVICE: Final = VirtualKeyService()
+DAY_S: Final = 86_400.0
+TAGS: Final = [SERVICE.plural]
+IF_MATCH: Final = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="the object's ETag")
+
+
+class Rotation(msgspec.Struct, rename="camel"):
+    """How a key is to be rotated."""
+
+    grace: Duration = Duration(DAY_S)
+    """How long the key before it still holds."""
+
+
+class ReportedUse(msgspec.Struct, rename="camel"):
+    """When a key was last used."""
+
+    key_digest: Digest
+    at: Moment
+
+
+class Report(msgspec.Struct, rename="camel"):
+    """What a gateway reports."""
+
+    uses: Annotated[list[ReportedUse], msgspec.Meta(max_length=MAX_USES)]
+
+    def __post_init__(self) -> None:
+        if len(self.uses) > MAX_USES:
+            raise ConfigError(f"has {len(self.uses)} uses; report at most {MAX_USES} at once", path="uses")
+
+
+class RotateView(APIView):
+    """Another key in place of one."""
+
+    @extend_schema(
+        operation_id="virtualkeys_rotate",
+        tags=TAGS,
+        parameters=[IF_MATCH],
+        request=openapi.body(
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {"grace": {"type": "string", "default": "24h"}},
+            }
+        ),
+        responses=openapi.answers({200: openapi.reference(SERVICE)}, 404, 409, 412, 422, 428),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """The document's ``status.key`` is the new key; it is shown this once."""
+        version = expected_version(request, None)
+        wanted = _body(request.data, Rotation)
+        issued = SERVICE.rotate(actor_of(request), name, timedelta(seconds=wanted.grace), version)
+        return Response(SERVICE.with_text(issued), headers=headers_of(issued.row))
+
+
+class RevokeView(APIView):
+    """The end of a key."""
+
+    @extend_schema(
+        operation_id="virtualkeys_revoke",
+        tags=TAGS,
+        parameters=[IF_MATCH],
+        request=None,
+        responses=openapi.answers({200: openapi.reference(SERVICE)}, 404, 412, 422, 428),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """For ever."""
+        return shown(SERVICE, SERVICE.revoke(actor_of(request), name, expected_version(request, None)))
+
+
+class UsesView(APIView):
+    """Reports of gateways."""
+
+    @extend_schema(
+        operation_id="virtualkeyuses_report",
+        tags=TAGS,
+        request=openapi.body(
+            {
+                "type": "object",
+                "required": ["uses"],
+                "additionalProperties": False,
+                "properties": {
+                    "uses": {
+                        "type": "array",
+                        "maxItems": MAX_USES,
+                        "items": {
+                            "type": "object",
+                            "required": ["keyDigest", "at"],
+                            "additionalProperties": False,
+                            "properties": {
+                                "keyDigest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                                "at": {"type": "string", "format": "date-time"},
+                            },
+                        },
+                    }
+                },
+            }
+        ),
+        responses=openapi.answers(
+            {
+                200: {
+                    "type": "object",
+                    "required": ["noted"],
+                    "properties": {"noted": {"type": "integer", "minimum": 0}},
+                }
+            },
+            422,
+        ),
+    )
+    def post(self, request: Request) -> Response:
+        """Unknown keys are passed over; reports may come twice and late."""
+        report = _body(request.data, Report)
+        uses = [Use(use.key_digest, use.at) for use in report.uses]
+        return Response({"noted": SERVICE.note_uses(actor_of(request), uses)})
+
+
+def _body(raw: Any, kind: type[Any]) -> Any:
+    """A request's body as a struct. ``InvalidError`` with everything that is wrong with it."""
+    problems: list[ConfigError] = []
+    found = decode_struct(raw, kind, "", problems)
+    if problems:
+        raise InvalidError.of(problems)
+    return found
+
+
+urlpatterns = [
+    path("virtualkeys/<str:name>/rotate", RotateView.as_view(), name="virtualkeys-rotate"),
+    path("virtualkeys/<str:name>/revoke", RevokeView.as_view(), name="virtualkeys-revoke"),
+    path("virtualkeyuses", UsesView.as_view(), name="virtualkeyuses"),
+]
