@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from tests.support.black_box import (
     ANSWERED,
@@ -22,6 +20,7 @@ from tests.support.black_box import (
     request_headers,
     streamed,
 )
+from tests.support.rendering import Renderer, rendering
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -31,42 +30,6 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "a few words"}]}
 SHORT, LONG = 0, 1
 """The servers for prompts up to 100 tokens and for longer ones."""
 OUTCOMES = "pointsman_epp_prompt_renderings_total"
-
-
-class Renderer:
-    """A server that renders every prompt as so many tokens, or does not."""
-
-    def __init__(self) -> None:
-        self.tokens = 500
-        self.status = 200
-        self.hangs = False
-        self.asked: list[tuple[str, Any]] = []
-        self.url = ""
-
-    async def render(self, request: web.Request) -> web.Response:
-        self.asked.append((request.path, await request.json()))
-        while self.hangs:  # noqa: ASYNC110 - a plain flag is what tests flip
-            await asyncio.sleep(0.02)
-        prompt = {"token_ids": list(range(self.tokens)), "features": None}
-        is_list = not request.path.startswith("/v1/chat")
-        return web.json_response([prompt] if is_list else prompt, status=self.status)
-
-
-@asynccontextmanager
-async def rendering() -> AsyncIterator[Renderer]:
-    renderer = Renderer()
-    app = web.Application()
-    app.router.add_post("/{path:.*}", renderer.render)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        renderer.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        yield renderer
-    finally:
-        renderer.hangs = False
-        await runner.cleanup()
 
 
 def config(renderer: Renderer, timeout: str = "20s", model: str = "") -> str:
