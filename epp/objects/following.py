@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from dataplane.aside import aside
 from dataplane.errors import ConfigError
+from dataplane.files import FileSignature
 from dataplane.observability.exposition import MetricSet
 from epp.objects import schema
 from epp.objects.documents import UNDATED_S
@@ -81,21 +82,31 @@ class ObjectFollower:
     async def reload(self) -> list[str]:
         """Read now. Returns what is wrong with the documents; the rest is in use."""
         async with self._lock:
-            earlier = self._reading
-            try:
-                reading, snapshot = await aside(lambda: self._read(earlier))
-            except ConfigError as error:
-                self._reloads.child("refused").value += 1
-                if self._failure != (str(error),):
-                    log.error("the objects there are stay: %s", error)
-                self._failure = (str(error),)
-            except Exception as error:  # a defect of ours must not end the following of the files
-                log.exception("reading the object files failed; the objects there are stay")
-                self._reloads.child("failed").value += 1
-                self._failure = (f"internal error: {error}",)
-            else:
-                self._apply(reading, snapshot)
+            await self._reload(None)
             return list(self.problems[:MAX_SAID])
+
+    async def _reload(self, seen: Sequence[FileSignature] | None) -> bool:
+        """Read; False, and nothing has changed, when the files were written while they were read.
+
+        ``seen``: how they looked before; None = that does not matter.
+        """
+        earlier = self._reading
+        try:
+            found = await aside(lambda: self._read_settled(earlier, seen))
+        except ConfigError as error:
+            self._reloads.child("refused").value += 1
+            if self._failure != (str(error),):
+                log.error("the objects there are stay: %s", error)
+            self._failure = (str(error),)
+        except Exception as error:  # a defect of ours must not end the following of the files
+            log.exception("reading the object files failed; the objects there are stay")
+            self._reloads.child("failed").value += 1
+            self._failure = (f"internal error: {error}",)
+        else:
+            if found is None:
+                return False
+            self._apply(*found)
+        return True
 
     def watch(self) -> None:
         """Read whenever the files have changed, on the running event loop."""
@@ -148,8 +159,16 @@ class ObjectFollower:
             await asyncio.sleep(POLL_S)
             before, seen = seen, await aside(self._files.signature)
             if seen != applied and seen == before:
-                applied = seen
-                await self.reload()
+                async with self._lock:
+                    if await self._reload(seen):
+                        applied = seen
+
+    def _read_settled(
+        self, earlier: Reading, seen: Sequence[FileSignature] | None
+    ) -> tuple[Reading, PoolObjects | None] | None:
+        """As ``_read``; None when the files do not look any more as they were ``seen``."""
+        found = self._read(earlier)
+        return found if seen is None or self._files.signature() == seen else None
 
     def _read(self, earlier: Reading) -> tuple[Reading, PoolObjects | None]:
         """The files, and the snapshot of their objects unless they are the earlier ones. Blocks."""

@@ -42,8 +42,8 @@ class Site:
         self.file.write_text(objective("gold", 3))
         self.holder = ObjectHolder()
         self.metrics = MetricSet()
-        files = ObjectFiles(str(file), Scope("pool"))
-        self.follower = ObjectFollower(files, self.holder, self.metrics, wall_clock=lambda: 7.0)
+        self.files = ObjectFiles(str(file), Scope("pool"))
+        self.follower = ObjectFollower(self.files, self.holder, self.metrics, wall_clock=lambda: 7.0)
 
     def priority(self) -> int:
         return self.holder.current.priority_of("gold")
@@ -92,6 +92,31 @@ async def test_a_change_between_the_first_reading_and_the_watch_is_seen(site: Si
     site.file.write_text(objective("gold", 4))
     site.follower.watch()
     await site.until(4)
+
+
+async def test_files_written_while_they_are_read_change_nothing_until_they_are_whole(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    whole = objective("gold", 4) + objective("silver", 5)
+    read, seen = site.files.read, []
+
+    def read_the_first_half(earlier: Reading) -> Reading:
+        found = read(earlier)
+        if "silver" not in site.file.read_text():
+            site.file.write_text(whole)
+        seen.append(len(found.objects))
+        return found
+
+    site.file.write_text(whole)
+    await site.follower.load()
+    site.follower.watch()
+    await until(lambda: '_reloads_total{outcome="unchanged"}' in site.exposed("_reloads_total"))
+    monkeypatch.setattr(site.files, "read", read_the_first_half)
+    site.file.write_text(objective("gold", 4))
+    await until(lambda: len(seen) >= 2)
+    assert seen[:2] == [1, 2]
+    assert set(site.holder.current.objectives) == {"gold", "silver"}
+    assert site.exposed("_reloads_total")['_reloads_total{outcome="applied"}'] == 1
 
 
 async def test_an_unchanged_set_keeps_its_snapshot(site: Site):
