@@ -217,11 +217,11 @@ class Picker:
             raise ConfigError(STOPPING)
         bequeath(old.graph, graph)
         self.guard.configure(graph.config.resilience)
+        self.table.attributes.retain(graph.endpoint_attributes)
         self.assembler.connect(new)
         if found is not None:
             new.discovery.apply(found)
         self.current = new
-        self.table.attributes.retain(graph.endpoint_attributes)
         self.handler.director = new.director
         for warning in graph.warnings:
             log.warning("%s", warning)

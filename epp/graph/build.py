@@ -14,7 +14,13 @@ from typing import Final
 from dataplane.config.epp import EndpointPickerConfig, PluginRef, parse_epp_config
 from dataplane.config.problems import ConfigErrors, raise_any
 from dataplane.plugin.registry import PluginRegistry
-from epp.graph.data_layer import endpoint_attributes, find_discovery, wire_sources, without_unread
+from epp.graph.data_layer import (
+    check_attributes,
+    endpoint_attributes,
+    find_discovery,
+    wire_sources,
+    without_unread,
+)
 from epp.graph.instances import Instances
 from epp.graph.layers import check_layers
 from epp.graph.model import PluginGraph
@@ -84,6 +90,7 @@ def build_graph(
     create_missing(instances, [extractor for _, extractors in sources for extractor in extractors])
     producers = in_order(instances)
     check_layers(instances)
+    check_attributes(sources, instances)
     if handler is None or instances.problems:
         raise ConfigErrors(instances.problems)
     warn_of_unused(instances, profiles, parsers, sources, discovery)

@@ -20,6 +20,7 @@ from epp.interfaces.data_layer import (
     Extractor,
     NotificationSource,
 )
+from epp.interfaces.endpoint_attributes import MAX_KEYS
 from epp.interfaces.request_control import Consumer, EndpointObserver, OptionalConsumer
 
 DEFAULT_SOURCE: Final = "metrics-data-source"
@@ -91,6 +92,18 @@ def endpoint_attributes(sources: Sources, instances: Instances) -> Sequence[Data
     polled = [extractor for _, extractors in sources for extractor in extractors]
     producers = [*polled, *instances.of(EndpointExtractor)]
     return [key for producer in producers for key in producer.produces if key is not ENGINE_METRICS]
+
+
+def check_attributes(sources: Sources, instances: Instances) -> None:
+    """Note when there are more attributes than the table of endpoints keeps: the last would be lost."""
+    keys = set(endpoint_attributes(sources, instances))
+    count = len(keys | {key.by("") for key in keys})
+    if count > MAX_KEYS:
+        instances.problem(
+            f"the extractors leave {count} attributes on endpoints, each counted with and without its "
+            f"producer; at most {MAX_KEYS} are kept: remove customMetrics that nobody reads",
+            "plugins",
+        )
 
 
 def _check_notified(

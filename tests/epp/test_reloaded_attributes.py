@@ -103,3 +103,15 @@ async def test_a_refused_configuration_changes_nothing(site: Site) -> None:
     site.write("Heat/x", "area")
     assert await site.picker.reloader.reload() != []
     assert site.attributes() == {HEAT: 21.0, ZONE: "z1"}
+
+
+async def test_old_attributes_make_room_before_new_ones_come(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await until(lambda: site.attributes() == {HEAT: 21.0, ZONE: "z1"})
+    monkeypatch.setattr("epp.interfaces.endpoint_attributes.MAX_KEYS", 4)
+    text = CONFIG.format(attribute="Heat", zone="area")
+    text = text.replace("topology-extractor", "topology-extractor\n  name: t")
+    site.config.write_text(text.replace("- type: topology-affinity-scorer\n", ""))
+    assert await site.picker.reloader.reload() == []
+    assert site.attributes() == {HEAT: 21.0, "Topology/t": "z2"}

@@ -1,5 +1,7 @@
 """Data sources are wired to their extractors; the default pair is added unless it is there or unwanted."""
 
+import json
+
 import pytest
 
 from dataplane.config.problems import ConfigErrors
@@ -202,3 +204,27 @@ def test_discovery_must_be_one():
             "add `- type: nowhere` to plugins"
         )
     ]
+
+
+def engines(count: int) -> str:
+    """An extractor with 64 custom metrics for each of so many engines."""
+    configs = [
+        {
+            "name": f"e{i}",
+            "customMetrics": [{"attributeKey": f"A{i}x{j}", "metricSpec": "m"} for j in range(64)],
+        }
+        for i in range(count)
+    ]
+    return json.dumps([{"type": "core-metrics-extractor", "parameters": {"engineConfigs": configs}}])
+
+
+def test_more_attributes_than_endpoints_can_have_are_refused():
+    def text(count: int) -> str:
+        fed = "[{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]"
+        plugins = f'[{{"type": "metrics-data-source"}}, {engines(count)[1:]}'
+        return f"plugins: {plugins}\ndataLayer: {{sources: {fed}}}\n"
+
+    assert len(load(text(2)).endpoint_attributes) == 128
+    (problem,) = problems(text(3))
+    assert problem.startswith("plugins: the extractors leave 384 attributes on endpoints, each counted with ")
+    assert problem.endswith("at most 256 are kept: remove customMetrics that nobody reads")
