@@ -17,6 +17,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from dataplane.aside import aside
@@ -39,6 +40,10 @@ PREFIX: Final = "pointsman_epp_config_"
 def revision_of(text: bytes) -> str:
     """A short name for a configuration's text."""
     return hashlib.sha256(text).hexdigest()[:12]
+
+
+def _looks(file: str, like: FileSignature) -> bool:
+    return FileSignature.of(file) == like
 
 
 class Reloader:
@@ -80,13 +85,19 @@ class Reloader:
             lambda: [((), self.applied_at)],
         )
 
-    async def reload(self) -> list[str]:
-        """Read and apply. Returns the problems: empty when the text runs now, or ran already."""
+    async def reload(self, is_still: Callable[[], bool] | None = None) -> list[str]:
+        """Read and apply. Returns the problems: empty when the text runs now, or ran already.
+
+        ``is_still``, which may block, says after reading whether the file is as it was before; if it is not,
+        it is being written, and nothing happens.
+        """
         async with self._lock:
             if self.stopped:
                 return [STOPPING]
             try:
                 text = await aside(self._read)
+                if is_still is not None and not await aside(is_still):
+                    return []
                 revision = revision_of(text)
                 if revision == self.revision:
                     self._done("unchanged", [])
@@ -129,7 +140,7 @@ class Reloader:
             before, seen = seen, await aside(lambda: FileSignature.of(file))
             if seen != applied and seen == before:
                 applied = seen
-                await self.reload()
+                await self.reload(partial(_looks, file, seen))
 
     def _done(self, outcome: str, problems: list[str]) -> list[str]:
         self._outcomes.child(outcome).value += 1

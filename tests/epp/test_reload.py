@@ -162,3 +162,28 @@ def test_the_reference_page_lists_the_metrics() -> None:
     described = {metric.name for metric in Source().metrics.describe()}
     assert {name for name in described if f"| `{name}` |" in page} == described
     assert len(described) == 3
+
+
+async def test_a_file_written_while_it_is_read_is_read_again_when_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(b"one")
+    before = FileSignature.of(str(file))
+    file.write_bytes(b"two: [a")
+
+    def read() -> bytes:
+        text = file.read_bytes()
+        if text == b"two: [a":
+            file.write_bytes(b"two: [a, b]")
+        return text
+
+    source = Source()
+    source.reloader = Reloader(read, source.apply, revision_of(b"one"), MetricSet())
+    source.reloader.watch(str(file), before)
+    try:
+        for _ in range(1000):
+            if source.applied:
+                break
+            await asyncio.sleep(0.02)
+    finally:
+        await source.reloader.stop()
+    assert source.applied == [b"two: [a, b]"]
