@@ -31,6 +31,7 @@ KINDS: Final = {
     "inferencemodelrewrite": "modelrewrites",
     "tenant": "tenants",
     "virtualkey": "virtualkeys",
+    "endpointpickerconfig": "endpointpickerconfigs",
 }
 """Other names of what the API's addresses call the kinds."""
 
@@ -136,6 +137,27 @@ def call(
     arguments: argparse.Namespace, method: str, path: str, text: str | None = None, version: str | None = None
 ) -> Any:
     """One request to the API, for a version of an object. `RefusedError` when there is no good answer."""
+    request = request_of(arguments, method, path, text)
+    if version is not None:
+        request.add_header("If-Match", f'"{version}"')
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - checked above
+            return json.loads(answer.read(MAX_ANSWER_BYTES))
+    except urllib.error.HTTPError as error:
+        raise RefusedError(refusal(error)) from None
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        reason = getattr(error, "reason", error)
+        raise RefusedError(f"{request.type}://{request.host} cannot be reached: {reason}") from None
+    except ValueError as error:
+        raise RefusedError(
+            f"{request.type}://{request.host} does not answer as a control plane does: {error}"
+        ) from None
+
+
+def request_of(
+    arguments: argparse.Namespace, method: str, path: str, text: str | None = None
+) -> urllib.request.Request:
+    """A request to the API. `RefusedError` when it is not said where that is, or who asks."""
     base = (arguments.url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
     token = os.environ.get(TOKEN, "")
     if not base.startswith(("http://", "https://")):
@@ -145,23 +167,12 @@ def call(
     headers = {"Authorization": f"Bearer {token}", "X-Pointsman-Channel": "cli"}
     if text is not None:
         headers["Content-Type"] = "application/yaml"
-    if version is not None:
-        headers["If-Match"] = f'"{version}"'
     data = None if text is None else text.encode("utf-8", "surrogateescape")
-    request = urllib.request.Request(f"{base}/api/v1/{path}", data, headers, method=method)  # noqa: S310
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - checked above
-            return json.loads(answer.read(MAX_ANSWER_BYTES))
-    except urllib.error.HTTPError as error:
-        raise RefusedError(_refusal(error)) from None
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        reason = getattr(error, "reason", error)
-        raise RefusedError(f"{base} cannot be reached: {reason}") from None
-    except ValueError as error:
-        raise RefusedError(f"{base} does not answer as a control plane does: {error}") from None
+    return urllib.request.Request(f"{base}/api/v1/{path}", data, headers, method=method)  # noqa: S310
 
 
-def _refusal(error: urllib.error.HTTPError) -> str:
+def refusal(error: urllib.error.HTTPError) -> str:
+    """What the API says against a request, line by line."""
     try:
         body = json.loads(error.read(MAX_ANSWER_BYTES))
         lines = [f"{detail['path']}: {detail['message']}" for detail in body["details"]]

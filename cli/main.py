@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "export": ("cli.documents", "print everything the control plane holds as documents"),
     "get": ("cli.documents", "print objects of a kind, or one of them"),
     "key": ("cli.keys", "make, rotate or revoke the keys of tenants"),
+    "rollout": ("cli.rollout", "bring a configuration to the pickers, step by step"),
     "version": ("cli.version", "print the version"),
 }
 

@@ -19,6 +19,7 @@ INSTALLED_APPS = [
     "controlplane.fleet",
     "controlplane.objectives",
     "controlplane.tenancy",
+    "controlplane.configs",
     "rest_framework",
     "drf_spectacular",
     "django.contrib.auth",

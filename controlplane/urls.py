@@ -6,6 +6,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import include, path
 
 urlpatterns = [
+    path("api/v1/", include("controlplane.configs.api.urls")),
     path("api/v1/", include("controlplane.core.api.urls")),
     path("api/v1/", include("controlplane.fleet.api")),
     path("api/v1/", include("controlplane.tenancy.api")),

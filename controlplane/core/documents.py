@@ -136,9 +136,11 @@ def _do(actor: Actor, service: Service, document: Document) -> Step:
         found = service.get(actor, wanted.name)
     except MissingError:
         row = service.create(actor, document)
+        service.applied(actor, row)
         return Step(service.kind, row.name, "create")
     before = service.document(found)
     row = service.update(actor, wanted.name, document)
+    service.applied(actor, row)
     if row.version == found.version:
         return Step(service.kind, wanted.name, "unchanged")
     changes = list(differences(_unversioned(before), _unversioned(service.document(row))))

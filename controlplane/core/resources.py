@@ -30,6 +30,8 @@ from epp.objects import schema
 M = TypeVar("M", bound=Resource)
 Document = dict[str, Any]
 
+ENVELOPE = frozenset({"apiVersion", "kind", "metadata", "status"})
+"""Fields that documents of all kinds have; ``status`` means nothing."""
 MAX_LABELS = 64
 MAX_LABEL_CHARACTERS = 256
 
@@ -73,6 +75,10 @@ class ResourceService(ABC, Generic[M]):
     model: ClassVar[type[Any]]
     references: ClassVar[Sequence[Reference]] = ()
     """What objects of the kind name (``controlplane.core.references``)."""
+    flat: ClassVar[bool] = False
+    """Whether the fields of ``spec_type`` stand beside ``metadata`` instead of in ``spec``."""
+    unwritten: ClassVar[frozenset[str]] = frozenset({"id"})
+    """Columns that changes leave alone; others change them without raising the version."""
 
     @abstractmethod
     def assign(self, row: M, spec: Any) -> None:
@@ -85,11 +91,24 @@ class ResourceService(ABC, Generic[M]):
     def check(self, wanted: Wanted, problems: list[ConfigError]) -> None:
         """Say what is wrong with a spec beyond its shape; paths begin with ``spec``."""
 
+    def judge_spec(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Any:
+        """What the document says besides its envelope; what is wrong with it goes to ``problems``."""
+        if isinstance(document.get("spec"), dict):
+            return decode_struct(document["spec"], self.spec_type, "spec", problems)
+        problems.append(ConfigError("must be a mapping", path="spec"))
+        return None
+
     def check_change(self, row: M | None, spec: Any, problems: list[ConfigError]) -> None:
         """Say what of a spec does not go with the object there is (None: a new one), or with others."""
 
     def link(self, row: M, spec: Any) -> None:
         """Write what belongs to a row and is in other tables; the row is written by then."""
+
+    def saved(self, actor: Actor, row: M) -> None:
+        """Called after a row is made or updated, in its transaction, before the audit entry."""
+
+    def applied(self, actor: Actor, row: M) -> None:
+        """Called after a row was part of an applied set, changed or not, in the set's transaction."""
 
     def status_of(self, row: M) -> Document:
         """What is shown of an object beyond what a document may say; ignored when it comes back."""
@@ -126,6 +145,7 @@ class ResourceService(ABC, Generic[M]):
                 self.assign(row, wanted.spec)
                 row.save(force_insert=True)
                 self._settle(row, wanted.spec)
+                self.saved(actor, row)
                 audit.record(actor, "create", self.kind, row.name, before=None, after=self.document(row))
         except IntegrityError:
             raise self._collision(wanted.name) from None
@@ -149,6 +169,7 @@ class ResourceService(ABC, Generic[M]):
 
         def settle(row: M) -> None:
             self._settle(row, wanted.spec)
+            self.saved(actor, row)
 
         expected = wanted.version if version is None else version
         return self.change(actor, name, expected, put, settle=settle)
@@ -178,7 +199,9 @@ class ResourceService(ABC, Generic[M]):
                     return row
                 row.version, row.updated_at = found + 1, timezone.now()
                 fields = {
-                    f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields if f.attname != "id"
+                    f.attname: getattr(row, f.attname)
+                    for f in row._meta.concrete_fields
+                    if f.attname not in self.unwritten
                 }
                 if not self.model.objects.filter(pk=row.pk, version=found).update(**fields):
                     # Another transaction was faster between reading and writing.
@@ -246,7 +269,7 @@ class ResourceService(ABC, Generic[M]):
         problems.extend(
             ConfigError("is no field of a document", path=str(field))
             for field in document
-            if field not in {"apiVersion", "kind", "metadata", "spec", "status"}
+            if not self.flat and field not in ENVELOPE and field != "spec"
         )
         if document.get("kind") != self.kind:
             problems.append(ConfigError(f"must be {self.kind}", path="kind"))
@@ -254,15 +277,11 @@ class ResourceService(ABC, Generic[M]):
             listed = " or ".join(self.versions)
             problems.append(ConfigError(f"must be {listed}", path="apiVersion"))
         name, labels, version = self._metadata(document.get("metadata"), problems)
-        spec: Any = None
-        if isinstance(document.get("spec"), dict):
-            spec = decode_struct(document["spec"], self.spec_type, "spec", problems)
-        else:
-            problems.append(ConfigError("must be a mapping", path="spec"))
+        spec = self.judge_spec(document, problems)
         wanted = Wanted(name, labels, spec, version)
         if spec is not None and not problems:
             _check_texts(labels, "metadata.labels", problems)
-            _check_texts(document["spec"], "spec", problems)
+            _check_texts(document.get("spec"), "spec", problems)
         if spec is not None and not problems:
             self.check(wanted, problems)
         if problems:

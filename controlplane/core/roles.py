@@ -1,4 +1,7 @@
-"""Who may do what: three roles, each of which may do what the one before may, and more.
+"""Who may do what: roles of people, each of which may do what the one before may, and more; and workers.
+
+A worker is a program on the data plane: it asks for its own configuration and reports how that went, and may
+do nothing else. Of people only administrators may act as a worker: reports of workers stop rollouts.
 
 Services ask ``require`` before they do anything; nobody else decides.
 """
@@ -15,6 +18,7 @@ from controlplane.core.errors import ForbiddenError
 class Role(StrEnum):
     """What somebody is, from least to most powerful."""
 
+    WORKER = "worker"
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
@@ -25,6 +29,8 @@ class Action(StrEnum):
 
     READ = "read"
     WRITE = "write"
+    FOLLOW = "follow"
+    """Ask for what a worker should run, and report what became of it."""
 
 
 class Channel(StrEnum):
@@ -46,7 +52,7 @@ _AUDIT: Final = "AuditEntry"
 
 def least(action: Action, kind: str) -> Role:
     """The least role that may do this."""
-    if kind in _ADMIN_ONLY:
+    if kind in _ADMIN_ONLY or action is Action.FOLLOW:
         return Role.ADMIN
     if kind == _AUDIT:
         return Role.OPERATOR
@@ -64,6 +70,8 @@ class Actor:
 
     def may(self, action: Action, kind: str) -> bool:
         """Whether the role allows it."""
+        if action is Action.FOLLOW and self.role is Role.WORKER:
+            return True
         return _RANK[self.role] >= _RANK[least(action, kind)]
 
 

@@ -12,7 +12,7 @@ from controlplane.core import tokens, users
 from controlplane.core.documents import apply
 from controlplane.core.roles import Actor, Role
 
-VIEWER, OPERATOR, ADMIN = (Actor(str(role), role) for role in Role)
+WORKER, VIEWER, OPERATOR, ADMIN = (Actor(str(role), role) for role in Role)
 
 OBJECTIVE: dict[str, Any] = {
     "apiVersion": "llm-d.ai/v1alpha2",
@@ -54,6 +54,21 @@ ENDPOINTS: dict[str, Any] = {
         "endpoints": [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2", "ranks": 2}],
     },
 }
+PICKER_CONFIG: dict[str, Any] = {
+    "apiVersion": "llm-d.ai/v1alpha1",
+    "kind": "EndpointPickerConfig",
+    "metadata": {"name": "standard", "annotations": {"pointsman.dev/pools": "pool"}},
+    "plugins": [{"type": "queue-scorer"}, {"type": "prefix-cache-scorer"}],
+    "schedulingProfiles": [
+        {
+            "name": "default",
+            "plugins": [
+                {"pluginRef": "queue-scorer", "weight": 2},
+                {"pluginRef": "prefix-cache-scorer", "weight": 3},
+            ],
+        }
+    ],
+}
 TENANT: dict[str, Any] = {
     "apiVersion": "pointsman.dev/v1",
     "kind": "Tenant",
@@ -81,7 +96,8 @@ IMPORTED_KEY: dict[str, Any] = {
     "spec": {"tenant": "research", "keyDigest": hashlib.sha256(b"laptop").hexdigest(), "keyPrefix": "lap"},
 }
 EXAMPLES: dict[str, dict[str, Any]] = {
-    document["kind"]: document for document in (POOL, ENDPOINTS, OBJECTIVE, REWRITE, TENANT, IMPORTED_KEY)
+    document["kind"]: document
+    for document in (POOL, ENDPOINTS, OBJECTIVE, REWRITE, TENANT, IMPORTED_KEY, PICKER_CONFIG)
 }
 """One document of each kind; those that others name come first."""
 NEEDS: dict[str, list[dict[str, Any]]] = {"VirtualKey": [TENANT]}
@@ -92,6 +108,8 @@ def example(kind: str, name: str = "example") -> dict[str, Any]:
     """A document of a kind; two of them with different names do not collide."""
     document = copy.deepcopy(EXAMPLES[kind])
     document["metadata"]["name"] = name
+    if kind == "EndpointPickerConfig":
+        document["metadata"]["annotations"]["pointsman.dev/pools"] = f"pool-of-{name}"
     if kind == "VirtualKey":
         document["spec"]["keyDigest"] = hashlib.sha256(name.encode()).hexdigest()
     return document
@@ -100,6 +118,18 @@ def example(kind: str, name: str = "example") -> dict[str, Any]:
 def prepare(kind: str) -> None:
     """Make what the example of a kind cannot do without."""
     apply(ADMIN, NEEDS.get(kind, []))
+
+
+def picker_config(weight: float = 2, name: str = "standard", **annotations: str) -> dict[str, Any]:
+    """A picker's configuration; annotations are ours, without their prefix."""
+    document = copy.deepcopy(PICKER_CONFIG)
+    document["schedulingProfiles"][0]["plugins"][0]["weight"] = weight
+    said = {"pools": "pool", **annotations}
+    document["metadata"] = {
+        "name": name,
+        "annotations": {f"pointsman.dev/{key}": text for key, text in said.items() if text},
+    }
+    return document
 
 
 def objective(name: str = "interactive", *, version: int | None = None, **spec: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 from drf_spectacular.utils import OpenApiResponse
 
 from controlplane.core.kinds import KINDS, Service
+from controlplane.core.resources import ENVELOPE
 
 Schema = dict[str, Any]
 
@@ -81,8 +82,9 @@ def add_components(result: Any, generator: Any, request: Any, public: Any) -> An
     schemas: Schema = result.setdefault("components", {}).setdefault("schemas", {})
     schemas[ERROR] = _ERROR
     for service in KINDS.all():
-        _, parts = msgspec.json.schema_components([service.spec_type], ref_template=REFERENCE)
-        schemas.update(parts)
+        if not service.flat:
+            _, parts = msgspec.json.schema_components([service.spec_type], ref_template=REFERENCE)
+            schemas.update(parts)
         schemas[service.kind] = _document(service)
     return result
 
@@ -90,7 +92,7 @@ def add_components(result: Any, generator: Any, request: Any, public: Any) -> An
 def _document(service: Service) -> Schema:
     return {
         "type": "object",
-        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "required": ["apiVersion", "kind", "metadata", *([] if service.flat else ["spec"])],
         "additionalProperties": False,
         "properties": {
             "apiVersion": {"type": "string", "enum": list(service.versions)},
@@ -104,10 +106,19 @@ def _document(service: Service) -> Schema:
                         "type": "object",
                         "additionalProperties": {"type": "string", "maxLength": 256},
                     },
+                    "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
                     "resourceVersion": {"type": "string", "pattern": "^[0-9]{1,18}$"},
                 },
             },
-            "spec": {"$ref": REFERENCE.format(name=service.spec_type.__name__)},
+            **_said(service),
             "status": {"type": "object", "description": "ignored"},
         },
     }
+
+
+def _said(service: Service) -> dict[str, Schema]:
+    """What a document says besides its envelope; the sections of a flat one are told by their names alone."""
+    if not service.flat:
+        return {"spec": {"$ref": REFERENCE.format(name=service.spec_type.__name__)}}
+    names = {field.encode_name for field in msgspec.structs.fields(service.spec_type)}
+    return {name: {} for name in sorted(names - ENVELOPE)}

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import IO, Any
 
-import yaml
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
+from dataplane.config.document import read_document
 from dataplane.config.documents import split_documents
+from dataplane.errors import ConfigError
 
 
 class DocumentParser(BaseParser):
@@ -40,10 +41,10 @@ class DocumentParser(BaseParser):
 def _yaml(text: str) -> Any:
     found = []
     for document in split_documents(text):
-        try:
-            found.append(yaml.safe_load(document.text))
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise ParseError(f"{document.place} is not YAML: {error}") from None
+        problems: list[ConfigError] = []
+        found.append(read_document(document.text, problems))
+        if problems:
+            raise ParseError(f"{document.place}: {problems[0]}")
     return found[0] if len(found) == 1 else found
 
 

@@ -18,6 +18,7 @@ FILTERS: Final[dict[str, dict[str, str]]] = {
     "InferenceModelRewrite": {"pool": "pool", "name": "name"},
     "Tenant": {"objective": "objective", "name": "name"},
     "VirtualKey": {"tenant": "tenant", "prefix": "prefix", "name": "name"},
+    "EndpointPickerConfig": {"pool": "bindings__pool", "name": "name"},
 }
 """Kind -> query parameter -> look-up."""
 

@@ -1,0 +1,114 @@
+"""`pointsman rollout`: bring a revision of a configuration to the pickers, watch it, stop it, go back."""
+
+import argparse
+import json
+import urllib.parse
+from functools import partial
+from typing import Any
+
+from cli.arguments import Parser, Subparsers
+from cli.documents import add_url, call, guarded, shown
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "rollout", help="bring a configuration to the pickers, step by step", description=__doc__
+    )
+    commands = parser.add_subparsers(parser_class=Parser, required=True, metavar="COMMAND")
+    start = commands.add_parser("start", help="publish a revision, to everybody or to a canary first")
+    start.add_argument("--revision", type=int, metavar="N", help="default: the newest")
+    start.add_argument("--canary", metavar="SIZE", help="10%% of the workers, or 2 of them")
+    start.add_argument("--max-error-share", type=float, metavar="X", help="stop above it; 0.05 is 5%%")
+    start.add_argument("--min-requests", type=int, metavar="N", help="judge errors from so many requests on")
+    start.add_argument("--dry-run", action="store_true", help="only show what would change, and for whom")
+    status = commands.add_parser("status", help="how far it is, worker by worker")
+    promote = commands.add_parser("promote", help="the canary is good: on to everybody")
+    halt = commands.add_parser("halt", help="nobody else gets it")
+    halt.add_argument("--reason", default="", help="kept with the rollout")
+    back = commands.add_parser("back", help="a new revision with an older content, for everybody")
+    back.add_argument("--revision", type=int, metavar="N", help="default: the one that was active before")
+    runs = {start: run_start, status: run_status, promote: run_promote, halt: run_halt, back: run_back}
+    for command, run in runs.items():
+        command.add_argument("name", help="the EndpointPickerConfig")
+        add_url(command)
+        command.set_defaults(run=partial(guarded, "rollout", run))
+
+
+def run_start(arguments: argparse.Namespace) -> int:
+    """Publish, or show what publishing would do."""
+    if arguments.dry_run:
+        return _show_plan(arguments)
+    body: dict[str, Any] = {}
+    if arguments.revision is not None:
+        body["revision"] = arguments.revision
+    if arguments.canary is not None:
+        body["canary"] = arguments.canary
+    if arguments.max_error_share is not None:
+        body["guard"] = {"maxErrorShare": arguments.max_error_share}
+        if arguments.min_requests is not None:
+            body["guard"]["minRequests"] = arguments.min_requests
+    return _order(arguments, "publish", body)
+
+
+def run_promote(arguments: argparse.Namespace) -> int:
+    """From the canary to everybody."""
+    return _order(arguments, "promote", {})
+
+
+def run_halt(arguments: argparse.Namespace) -> int:
+    """Stop."""
+    return _order(arguments, "halt", {"reason": arguments.reason})
+
+
+def run_back(arguments: argparse.Namespace) -> int:
+    """Go back."""
+    return _order(
+        arguments, "rollback", {} if arguments.revision is None else {"revision": arguments.revision}
+    )
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    """Print the newest rollout."""
+    found = call(arguments, "GET", _address(arguments, "rollout"))
+    _print(found)
+    print(f"active revision: {found['active']}")
+    print(f"{found['workersApplied']} of {found['workersPresent']} workers run it")
+    for worker in found["workers"]:
+        gone = "" if worker["present"] else ", gone"
+        runs = "nothing yet" if worker["applied"] is None else f"revision {worker['applied']}"
+        print(f"  {worker['worker']} ({worker['pool']}): {worker['outcome']}, runs {runs}{gone}")
+        for problem in worker["problems"]:
+            place = f"{problem['path']}: " if problem["path"] else ""
+            print(f"    {place}{problem['message']}")
+    return 0
+
+
+def _show_plan(arguments: argparse.Namespace) -> int:
+    asked = {"revision": arguments.revision, "canary": arguments.canary}
+    query = urllib.parse.urlencode({name: value for name, value in asked.items() if value is not None})
+    plan = call(arguments, "GET", _address(arguments, f"plan?{query}"))
+    pools = ", ".join(plan["pools"]) or "none"
+    print(f"revision {plan['revision']} for the pools {pools}; active: {plan['active']}")
+    for change in plan["changes"]:
+        print(f"    {change['path']}: {shown(change['before'])} -> {shown(change['after'])}")
+    for warning in plan["warnings"]:
+        print(f"  warning: {warning}")
+    for worker in plan["workers"]:
+        print(f"  {worker['worker']} ({worker['pool']}): {'first' if worker['first'] else 'after promotion'}")
+    return 0
+
+
+def _order(arguments: argparse.Namespace, order: str, body: dict[str, Any]) -> int:
+    _print(call(arguments, "POST", _address(arguments, order), json.dumps(body)))
+    return 0
+
+
+def _print(rollout: dict[str, Any]) -> None:
+    canary = f", canary {rollout['canary']}" if rollout["canary"] else ""
+    reason = f": {rollout['reason']}" if rollout["reason"] else ""
+    print(f"rollout {rollout['id']} of revision {rollout['revision']}{canary} is {rollout['stage']}{reason}")
+
+
+def _address(arguments: argparse.Namespace, rest: str) -> str:
+    return f"endpointpickerconfigs/{urllib.parse.quote(arguments.name, safe='')}/{rest}"

@@ -1,0 +1,126 @@
+"""Bodies and queries of the configuration's API, decoded as strictly as documents are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from rest_framework.request import Request
+
+from controlplane.configs.canary import parse_canary
+from controlplane.configs.rollout import Canary, Guard
+from controlplane.configs.rollouts import Wish
+from controlplane.core.errors import InvalidError
+from dataplane.config.decode import decode_struct
+from dataplane.errors import ConfigError
+
+Id = Annotated[int, msgspec.Meta(ge=1, le=(1 << 53))]
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53))]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Name = Annotated[str, msgspec.Meta(max_length=253)]
+
+
+class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What a caller sends."""
+
+
+class GuardBody(Body, kw_only=True):
+    """When to stop by itself."""
+
+    max_error_share: Share
+    min_requests: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] = 20
+
+
+class PublishBody(Body, kw_only=True):
+    """How to publish."""
+
+    revision: Id | None = None
+    canary: str | None = None
+    guard: GuardBody | None = None
+
+
+class OrderBody(Body, kw_only=True):
+    """An order to a rollout."""
+
+    rollout: Id | None = None
+
+
+class HaltBody(OrderBody, kw_only=True):
+    """Why to stop."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class BackBody(OrderBody, kw_only=True):
+    """Where to go back to."""
+
+    revision: Id | None = None
+
+
+class ProblemBody(Body, kw_only=True):
+    """One reason of a refusal."""
+
+    path: str = ""
+    message: str
+
+
+class AckBody(Body, kw_only=True):
+    """What became of a revision: applied, or refused because of problems."""
+
+    document: Name
+    revision: Id
+    problems: list[ProblemBody] = []
+
+
+class ObservationBody(Body, kw_only=True):
+    """What was counted since a revision runs."""
+
+    document: Name
+    revision: Id
+    requests: Count
+    errors: Count
+
+
+B = TypeVar("B", bound=Body)
+
+
+def body_of(request: Request, kind: type[B]) -> B:
+    """The body. ``InvalidError`` with everything that is wrong with it; no body is an empty one."""
+    raw: Any = request.data if request.body else {}
+    problems: list[ConfigError] = []
+    found = decode_struct(raw, kind, "", problems)
+    if problems or found is None:
+        raise InvalidError.of(problems or [ConfigError("must be a mapping")])
+    return found
+
+
+def wish_of(body: PublishBody) -> Wish:
+    """What a caller wants published. ``InvalidError`` for a canary that is none."""
+    guard = None if body.guard is None else Guard(body.guard.max_error_share, body.guard.min_requests)
+    return Wish(body.revision, canary_of(body.canary), guard)
+
+
+def canary_of(text: str | None) -> Canary | None:
+    """The canary a text means. ``InvalidError`` when it means none."""
+    try:
+        return None if text is None else parse_canary(text)
+    except ConfigError as error:
+        raise InvalidError.of([ConfigError(error.message, path="canary")]) from None
+
+
+def number_of(request: Request, name: str) -> int | None:
+    """A number in the query. ``InvalidError`` when it is none."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < len(text) <= 15 and int(text) > 0):
+        raise InvalidError.of([ConfigError("must be the number of a revision", path=name)])
+    return int(text)
+
+
+def required(request: Request, name: str) -> int:
+    """A number that must be in the query."""
+    found = number_of(request, name)
+    if found is None:
+        raise InvalidError.of([ConfigError("is required: the number of a revision", path=name)])
+    return found

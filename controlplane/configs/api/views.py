@@ -1,0 +1,214 @@
+"""A configuration's life over HTTP: judged, planned, published, watched, stopped, and gone back on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from controlplane.configs import plans, revisions, rollouts
+from controlplane.configs.api import shapes
+from controlplane.configs.api.bodies import (
+    BackBody,
+    HaltBody,
+    OrderBody,
+    PublishBody,
+    body_of,
+    canary_of,
+    number_of,
+    required,
+    wish_of,
+)
+from controlplane.configs.services import PickerConfigService
+from controlplane.core.api import openapi
+from controlplane.core.api.pages import page
+from controlplane.core.api.resources import actor_of, document_of
+
+TAGS = ["endpointpickerconfigs"]
+_PAGES = [
+    OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500}),
+    OpenApiParameter("offset", {"type": "integer", "minimum": 0}),
+    OpenApiParameter("order", {"type": "string", "enum": ["number", "-number"]}),
+]
+_REVISION = OpenApiParameter("revision", {"type": "integer", "minimum": 1}, description="default: the newest")
+
+
+class ValidateView(APIView):
+    """Judges a document and keeps nothing."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_validate",
+        tags=TAGS,
+        request=openapi.body({"$ref": "#/components/schemas/EndpointPickerConfig"}),
+        responses=openapi.answers({200: shapes.VERDICT}, 422),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """What the document comes to; 422 with everything that is wrong with it."""
+        return Response(plans.verdict(actor_of(request), name, document_of(request), PickerConfigService()))
+
+
+class PlanView(APIView):
+    """What publishing would change, and for whom."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_plan",
+        tags=TAGS,
+        parameters=[_REVISION, OpenApiParameter("canary", str, description="10% or 2")],
+        responses=openapi.answers({200: shapes.PLAN}, 404, 422),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """The difference to the active revision, and the workers, the canary first."""
+        canary = canary_of(request.query_params.get("canary"))
+        return Response(plans.plan(actor_of(request), name, number_of(request, "revision"), canary))
+
+
+class RevisionsView(APIView):
+    """The history of a document."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_revisions",
+        tags=TAGS,
+        parameters=_PAGES,
+        responses=openapi.answers({200: openapi.page(shapes.REVISION)}, 404, 422),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Newest first."""
+        rows = plans.document_of(actor_of(request), name).revisions.select_related("parent")
+        return Response(page(request, rows, revisions.describe, orders={"number": "number"}, filters={}))
+
+
+class RevisionView(APIView):
+    """One revision."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_revision",
+        tags=TAGS,
+        responses=openapi.answers({200: shapes.WHOLE_REVISION}, 404),
+    )
+    def get(self, request: Request, name: str, number: int) -> Response:
+        """With its content."""
+        row = plans.document_of(actor_of(request), name)
+        return Response(revisions.describe(revisions.revision_of(row, number), whole=True))
+
+
+class DiffView(APIView):
+    """Two revisions beside one another."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_diff",
+        tags=TAGS,
+        parameters=[
+            OpenApiParameter(name, {"type": "integer", "minimum": 1}, required=True)
+            for name in ("from", "to")
+        ],
+        responses=openapi.answers({200: shapes.DIFF}, 404, 422),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Values that differ."""
+        found = plans.compare(actor_of(request), name, required(request, "from"), required(request, "to"))
+        return Response(found)
+
+
+class RolloutsView(APIView):
+    """All rollouts of a document."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_rollouts",
+        tags=TAGS,
+        parameters=_PAGES,
+        responses=openapi.answers({200: openapi.page(shapes.ROLLOUT)}, 404, 422),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Newest first."""
+        rows = plans.document_of(actor_of(request), name).rollouts.select_related("revision")
+        return Response(
+            page(
+                request,
+                rows,
+                rollouts.brief,
+                orders={"number": "revision__number"},
+                filters={"stage": "stage"},
+            )
+        )
+
+
+class RolloutView(APIView):
+    """The newest rollout of a document."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_rollout",
+        tags=TAGS,
+        responses=openapi.answers({200: shapes.WHOLE_ROLLOUT}, 404),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """How far it is, worker by worker."""
+        return _shown(*rollouts.current(actor_of(request), name))
+
+
+class PublishView(APIView):
+    """Begins a rollout."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_publish",
+        tags=TAGS,
+        request=openapi.body(shapes.body(PublishBody)),
+        responses=openapi.answers({201: shapes.ROLLOUT}, 404, 409, 422),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """To everybody, or to a canary first."""
+        wish = wish_of(body_of(request, PublishBody))
+        return Response(rollouts.brief(rollouts.publish(actor_of(request), name, wish)), status=201)
+
+
+class PromoteView(APIView):
+    """The canary is good."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_promote",
+        tags=TAGS,
+        request=openapi.body(shapes.body(OrderBody)),
+        responses=openapi.answers({200: shapes.ROLLOUT}, 404, 409, 422),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """On to everybody."""
+        body = body_of(request, OrderBody)
+        return Response(rollouts.brief(rollouts.promote(actor_of(request), name, body.rollout)))
+
+
+class HaltView(APIView):
+    """Stop."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_halt",
+        tags=TAGS,
+        request=openapi.body(shapes.body(HaltBody)),
+        responses=openapi.answers({200: shapes.ROLLOUT}, 404, 409, 422),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Nobody else gets the revision."""
+        body = body_of(request, HaltBody)
+        return Response(rollouts.brief(rollouts.halt(actor_of(request), name, body.reason, body.rollout)))
+
+
+class RollBackView(APIView):
+    """Back."""
+
+    @extend_schema(
+        operation_id="endpointpickerconfigs_rollback",
+        tags=TAGS,
+        request=openapi.body(shapes.body(BackBody)),
+        responses=openapi.answers({201: shapes.ROLLOUT}, 404, 409, 422),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """A new revision with an older content, for everybody."""
+        body = body_of(request, BackBody)
+        found = rollouts.roll_back(actor_of(request), name, body.revision, body.rollout)
+        return Response(rollouts.brief(found), status=201)
+
+
+def _shown(row: Any, rollout: Any) -> Response:
+    return Response(msgspec.to_builtins(rollouts.detailed(row, rollout)))

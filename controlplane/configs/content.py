@@ -1,0 +1,97 @@
+"""What a picker's configuration says: judged by the picker's own code, and written one way only.
+
+The picker's graph of plugins is built as ``pointsman epp validate`` does it, which opens nothing. Plugins of
+installed packages count when they are installed beside the control plane. Plugins of Alpha stability are
+accepted: whether a worker takes them is a flag of the worker, and it refuses the revision when it does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from dataplane.config.epp_checks import API_VERSION, DEPRECATED_API_VERSION, KIND
+from dataplane.config.problems import ConfigErrors
+from dataplane.errors import ConfigError
+from dataplane.plugin.registry import PluginRegistry
+from epp.graph import load_graph
+from epp.graph.registry import plugin_registry
+from epp.interfaces.endpoint import EndpointTable
+from epp.interfaces.handle import Handle
+
+Document = dict[str, Any]
+
+VERSIONS: Final = (API_VERSION, DEPRECATED_API_VERSION)
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What workers get."""
+
+    text: str
+    """Canonical JSON: sorted keys, no spaces; the same content is the same text."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, hexadecimal."""
+        return digest_of(self.text)
+
+
+def digest_of(text: str) -> str:
+    """SHA-256 of a content, hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def judge(document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+    """The content of a document; None after noting in ``problems`` all that is wrong with it."""
+    said = {key: value for key, value in document.items() if key not in {"metadata", "status"}}
+    warnings: list[str] = []
+    if said.get("apiVersion") == DEPRECATED_API_VERSION:
+        warnings.append(f"apiVersion {DEPRECATED_API_VERSION} is deprecated; {API_VERSION} is kept")
+    if said.get("apiVersion") in VERSIONS:
+        said["apiVersion"] = API_VERSION
+    said["kind"] = KIND
+    try:
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        problems.append(ConfigError(f"holds what is no JSON: {error}"))
+        return None
+    if "\\u0000" in text and _has_null(said):
+        problems.append(ConfigError("holds a null character; no database keeps it"))
+        return None
+    try:
+        graph = load_graph(text, Handle(EndpointTable()), allow_experimental=True, registry=_registry())
+    except ConfigErrors as errors:
+        # The envelope is judged like that of all kinds.
+        problems.extend(error for error in errors.errors if error.path != "apiVersion")
+        return None
+    except ConfigError as error:
+        problems.append(error)
+        return None
+    return Content(text, (*warnings, *graph.warnings))
+
+
+def parsed(text: str) -> Document:
+    """A content as data."""
+    found: Document = json.loads(text)
+    return found
+
+
+def _has_null(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, dict):
+        return any(_has_null(key) or _has_null(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_null, value))
+
+
+@lru_cache(maxsize=1)
+def _registry() -> PluginRegistry:
+    """The plugins known here; a broken package ends the first judgement with its name."""
+    return plugin_registry(external=True).registry

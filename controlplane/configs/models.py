@@ -1,0 +1,126 @@
+"""Documents, their immutable revisions, rollouts of these, and what workers make of them.
+
+A document points to its active revision, so there is at most one. Rollouts and reports say what happened;
+what a worker should run follows from them (``controlplane.configs.rollout``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+from controlplane.configs.rollout import Outcome, Stage
+from controlplane.core.models import MAX_NAME, Resource
+
+MAX_REASON = 1000
+
+
+class ConfigDocument(Resource):
+    """A configuration that can change, and the pools it is for."""
+
+    pools = models.JSONField(default=list)
+    """Names of pools as the document lists them; ``PoolBinding`` finds the document of a pool."""
+    content = models.TextField()
+    """What workers get, as canonical JSON: that of the newest revision."""
+    release = models.CharField(max_length=16, default="all")
+    """How applying the document publishes it: ``all``, ``manual``, or the size of a canary."""
+    comment = models.CharField(max_length=MAX_REASON, default="")
+    """Why the newest revision is as it is."""
+    active = models.ForeignKey("ConfigRevision", on_delete=models.SET_NULL, null=True, related_name="+")
+    """What workers run unless a rollout says otherwise; None before the first rollout is complete."""
+
+
+class PoolBinding(models.Model):
+    """Which document a pool is configured by."""
+
+    document = models.ForeignKey(ConfigDocument, on_delete=models.CASCADE, related_name="bindings")
+    pool = models.CharField(max_length=MAX_NAME, unique=True)
+
+
+class ConfigRevision(models.Model):
+    """What a document said at one time; never changed."""
+
+    document = models.ForeignKey(ConfigDocument, on_delete=models.CASCADE, related_name="revisions")
+    number = models.PositiveBigIntegerField()
+    """1, 2, 3, ... within a document."""
+    content = models.TextField()
+    digest = models.CharField(max_length=64)
+    """SHA-256 of the content, hexadecimal."""
+    author = models.CharField(max_length=MAX_NAME)
+    comment = models.CharField(max_length=MAX_REASON, default="")
+    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="+")
+    """The revision whose content this one was made from: the one before, or the one gone back to."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint("document", "number", name="revision_number_once")]
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write a new revision. ``ValueError`` for one that is there already."""
+        if not self._state.adding:
+            raise ValueError("revisions are never changed")
+        super().save(*args, **kwargs)
+
+
+class Rollout(models.Model):
+    """One revision on its way to the workers; the newest of a document is the one that counts."""
+
+    document = models.ForeignKey(ConfigDocument, on_delete=models.CASCADE, related_name="rollouts")
+    revision = models.ForeignKey(ConfigRevision, on_delete=models.CASCADE, related_name="rollouts")
+    stage = models.CharField(max_length=16, choices=[(stage, stage) for stage in Stage])
+    reason = models.CharField(max_length=MAX_REASON, default="")
+    """Why it stopped."""
+    canary_share = models.FloatField(null=True)
+    canary_count = models.PositiveIntegerField(null=True)
+    max_error_share = models.FloatField(null=True)
+    min_requests = models.PositiveIntegerField(default=0)
+    author = models.CharField(max_length=MAX_NAME)
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ["-id"]
+
+
+class Follower(models.Model):
+    """A worker that asks what it should run, for one pool."""
+
+    document = models.ForeignKey(ConfigDocument, on_delete=models.CASCADE, related_name="followers")
+    pool = models.CharField(max_length=MAX_NAME)
+    worker = models.CharField(max_length=MAX_NAME)
+    seen_at = models.DateTimeField()
+    is_present = models.BooleanField(default=True)
+    applied = models.PositiveBigIntegerField(null=True)
+    """Number of the revision it has last applied."""
+
+    class Meta:
+        """A worker follows one pool of a document."""
+
+        ordering = ["worker"]
+        constraints = [models.UniqueConstraint("document", "worker", name="follower_once")]
+
+
+class RevisionAck(models.Model):
+    """What became of a revision at one worker, in one rollout."""
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="acks")
+    worker = models.CharField(max_length=MAX_NAME)
+    outcome = models.CharField(max_length=16, choices=[(outcome, outcome) for outcome in Outcome])
+    problems = models.JSONField(default=list)
+    """``[{path, message}]`` of a refusal."""
+    requests = models.PositiveBigIntegerField(default=0)
+    errors = models.PositiveBigIntegerField(default=0)
+    """What the worker has counted since it applied the revision."""
+    at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """The last word of each worker counts."""
+
+        ordering = ["worker"]
+        constraints = [models.UniqueConstraint("rollout", "worker", name="ack_once_per_worker")]

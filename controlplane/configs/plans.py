@@ -1,0 +1,92 @@
+"""What publishing a revision would change, and for whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from controlplane.configs.content import judge, parsed
+from controlplane.configs.diff import changes
+from controlplane.configs.models import ConfigDocument, ConfigRevision
+from controlplane.configs.revisions import revision_of
+from controlplane.configs.rollout import Canary, Stage, State, is_reached
+from controlplane.configs.services import PickerConfigService
+from controlplane.core.errors import InvalidError, MissingError
+from controlplane.core.resources import Document
+from controlplane.core.roles import Action, Actor, require
+from dataplane.config.epp_checks import KIND
+from dataplane.errors import ConfigError
+
+
+def document_of(actor: Actor, name: str) -> ConfigDocument:
+    """A document for reading. ``MissingError`` if there is none."""
+    require(actor, Action.READ, KIND)
+    row = ConfigDocument.objects.select_related("active").filter(name=name).first()
+    if row is None:
+        raise MissingError(f"there is no {KIND} {name}")
+    return row
+
+
+def plan(actor: Actor, name: str, number: int | None, canary: Canary | None) -> dict[str, Any]:
+    """The structural difference to the active revision, and who is affected, the canary first."""
+    row = document_of(actor, name)
+    revision = revision_of(row, number)
+    followers = list(row.followers.filter(is_present=True))
+    stage = Stage.ROLLING if canary is None else Stage.CANARY
+    state = State(canary=canary, salt=row.name, workers=frozenset(f.worker for f in followers))
+    state = replace(state, stage=stage)
+    workers = [
+        {
+            "worker": follower.worker,
+            "pool": follower.pool,
+            "applied": follower.applied,
+            "first": is_reached(state, follower.worker),
+        }
+        for follower in followers
+    ]
+    return {
+        "document": name,
+        "revision": revision.number,
+        "active": None if row.active is None else row.active.number,
+        "changes": between(row.active, revision),
+        "warnings": _warnings(revision),
+        "pools": row.pools,
+        "workers": sorted(workers, key=lambda worker: (not worker["first"], worker["worker"])),
+    }
+
+
+def compare(actor: Actor, name: str, before: int, after: int) -> dict[str, Any]:
+    """The structural difference of two revisions."""
+    row = document_of(actor, name)
+    old, new = revision_of(row, before), revision_of(row, after)
+    return {"document": name, "from": before, "to": after, "changes": between(old, new)}
+
+
+def between(old: ConfigRevision | None, new: ConfigRevision) -> list[dict[str, Any]]:
+    """Values that differ."""
+    before = {} if old is None else parsed(old.content)
+    return [msgspec.to_builtins(change) for change in changes(before, parsed(new.content))]
+
+
+def _warnings(revision: ConfigRevision) -> list[str]:
+    """What the picker's code says today; an older revision may have become invalid since."""
+    problems: list[ConfigError] = []
+    found = judge(parsed(revision.content), problems)
+    return [str(problem) for problem in problems] if found is None else list(found.warnings)
+
+
+def verdict(actor: Actor, name: str, document: Document, service: PickerConfigService) -> dict[str, Any]:
+    """What a document comes to, kept nowhere. ``InvalidError`` with everything that is wrong with it."""
+    require(actor, Action.READ, KIND)
+    wanted = service.judge(document)
+    if wanted.name != name:
+        raise InvalidError.of([ConfigError(f"is not {name}", path="metadata.name")])
+    found = wanted.spec.content
+    same = ConfigRevision.objects.filter(document__name=name, digest=found.digest).first()
+    return {
+        "digest": found.digest,
+        "warnings": list(found.warnings),
+        "revision": None if same is None else same.number,
+    }

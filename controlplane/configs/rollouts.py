@@ -1,0 +1,302 @@
+"""Rollouts in the database: what operators order and workers report goes through ``rollout.step``.
+
+The newest rollout of a document counts. It is read, stepped and written in one transaction that locks the
+document's row, so that two reports never overwrite one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from controlplane.configs.canary import canary_text
+from controlplane.configs.models import (
+    MAX_REASON,
+    ConfigDocument,
+    ConfigRevision,
+    Follower,
+    RevisionAck,
+    Rollout,
+)
+from controlplane.configs.revisions import add_revision, revision_of
+from controlplane.configs.rollout import (
+    SPREADING,
+    Canary,
+    Event,
+    Guard,
+    Halt,
+    Outcome,
+    Promote,
+    Publish,
+    RefusedError,
+    RollBack,
+    Stage,
+    State,
+    step,
+)
+from controlplane.core import audit
+from controlplane.core.errors import ConflictError, InvalidError, MissingError
+from controlplane.core.roles import Action, Actor, require
+from dataplane.config.epp_checks import KIND
+from dataplane.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How to publish."""
+
+    revision: int | None = None
+    """None = the newest."""
+    canary: Canary | None = None
+    """None = all workers at once."""
+    guard: Guard | None = None
+
+
+def locked(name: str) -> ConfigDocument:
+    """The document of a name, nobody else's until the transaction ends. ``MissingError`` if there is none."""
+    row = ConfigDocument.objects.select_for_update().filter(name=name).first()
+    if row is None:
+        raise MissingError(f"there is no {KIND} {name}")
+    return row
+
+
+def newest_of(row: ConfigDocument) -> Rollout | None:
+    """The rollout that counts."""
+    return row.rollouts.select_related("revision").first()
+
+
+def load(row: ConfigDocument, rollout: Rollout) -> State:
+    """A rollout as the state machine sees it."""
+    by_outcome: dict[str, set[str]] = {outcome: set() for outcome in Outcome}
+    for worker, outcome in rollout.acks.values_list("worker", "outcome"):
+        by_outcome[outcome].add(worker)
+    present = row.followers.filter(is_present=True).values_list("worker", flat=True)
+    return State(
+        stage=Stage(rollout.stage),
+        canary=canary_of(rollout),
+        salt=row.name,
+        workers=frozenset(present),
+        sent=frozenset().union(*by_outcome.values()),
+        applied=frozenset(by_outcome[Outcome.APPLIED]),
+        rejected=frozenset(by_outcome[Outcome.REJECTED]),
+        reason=rollout.reason,
+    )
+
+
+def canary_of(rollout: Rollout) -> Canary | None:
+    """Its canary, None when it went to everybody at once."""
+    if rollout.canary_share is None and rollout.canary_count is None:
+        return None
+    return Canary(rollout.canary_share, rollout.canary_count)
+
+
+def guard_of(rollout: Rollout) -> Guard | None:
+    """Its guard, if it has one."""
+    if rollout.max_error_share is None:
+        return None
+    return Guard(rollout.max_error_share, rollout.min_requests)
+
+
+def advance(row: ConfigDocument, rollout: Rollout, event: Event) -> State:
+    """One step, written down. A complete rollout makes its revision the active one."""
+    state = step(load(row, rollout), event)
+    save(row, rollout, state)
+    return state
+
+
+def save(row: ConfigDocument, rollout: Rollout, state: State) -> None:
+    """Write down stage and reason, and what follows from them."""
+    if (state.stage, state.reason) == (rollout.stage, rollout.reason):
+        return
+    rollout.stage, rollout.reason = state.stage, state.reason[:MAX_REASON].replace("\x00", " ")
+    rollout.ended_at = None if state.stage in SPREADING else timezone.now()
+    rollout.save(update_fields=["stage", "reason", "ended_at"])
+    if state.stage is Stage.COMPLETE:
+        row.active = rollout.revision
+        row.save(update_fields=["active"])
+
+
+def publish(actor: Actor, name: str, wish: Wish) -> Rollout:
+    """Begin to bring a revision to workers.
+
+    ``ConflictError`` while another rollout is under way, and for a revision older than one that was rolled
+    out: going back is ``roll_back``, which makes a new revision.
+    """
+    require(actor, Action.WRITE, KIND)
+    with transaction.atomic():
+        row = locked(name)
+        revision = revision_of(row, wish.revision)
+        _check_order(row, revision)
+        return _begin(actor, row, revision, wish, "publish")
+
+
+def _check_order(row: ConfigDocument, revision: ConfigRevision) -> None:
+    newest = newest_of(row)
+    if newest is None:
+        return
+    if newest.stage in SPREADING:
+        raise ConflictError(
+            f"revision {newest.revision.number} is being rolled out ({newest.stage}); "
+            "promote it, halt it or roll it back first"
+        )
+    is_retry = newest.stage == Stage.HALTED and newest.revision_id == revision.pk
+    most = max(row.rollouts.values_list("revision__number", flat=True))
+    if revision.number <= most and not is_retry:
+        raise ConflictError(
+            f"revision {revision.number} was published before, or is older than revision {most}, which was; "
+            "roll back makes a new revision with an older content"
+        )
+
+
+def _begin(actor: Actor, row: ConfigDocument, revision: ConfigRevision, wish: Wish, action: str) -> Rollout:
+    canary, guard = wish.canary or Canary(), wish.guard
+    rollout = Rollout.objects.create(
+        document=row,
+        revision=revision,
+        stage=Stage.PENDING,
+        canary_share=canary.share,
+        canary_count=canary.count,
+        max_error_share=None if guard is None else guard.max_error_share,
+        min_requests=0 if guard is None else guard.min_requests,
+        author=actor.name,
+    )
+    advance(row, rollout, Publish())
+    audit.record(actor, action, KIND, row.name, before=None, after=brief(rollout))
+    return rollout
+
+
+def promote(actor: Actor, name: str, rollout_id: int | None = None) -> Rollout:
+    """From the canary to everybody."""
+    return _order(actor, name, rollout_id, "promote", Promote())
+
+
+def halt(actor: Actor, name: str, reason: str = "", rollout_id: int | None = None) -> Rollout:
+    """Nobody else gets the revision."""
+    said = reason or f"halted by {actor.name}"
+    return _order(actor, name, rollout_id, "halt", Halt(said))
+
+
+def _order(actor: Actor, name: str, rollout_id: int | None, action: str, event: Event) -> Rollout:
+    require(actor, Action.WRITE, KIND)
+    with transaction.atomic():
+        row = locked(name)
+        rollout = _meant(row, rollout_id)
+        before = brief(rollout)
+        _ordered(row, rollout, event)
+        audit.record(actor, action, KIND, name, before=before, after=brief(rollout))
+    return rollout
+
+
+def _ordered(row: ConfigDocument, rollout: Rollout, event: Event) -> None:
+    try:
+        advance(row, rollout, event)
+    except RefusedError as error:
+        raise ConflictError(str(error)) from None
+
+
+def _meant(row: ConfigDocument, rollout_id: int | None) -> Rollout:
+    """The newest rollout. ``ConflictError`` when the order was meant for another."""
+    rollout = newest_of(row)
+    if rollout is None:
+        raise ConflictError(f"{KIND} {row.name} was never published")
+    if rollout_id is not None and rollout_id != rollout.pk:
+        raise ConflictError(f"rollout {rollout_id} is over; rollout {rollout.pk} is the newest")
+    return rollout
+
+
+def roll_back(actor: Actor, name: str, number: int | None = None, rollout_id: int | None = None) -> Rollout:
+    """A new revision with an older content, for everybody at once.
+
+    ``number`` None means the active revision while a newer one is under way or halted, and the one that was
+    active before once that is complete.
+    """
+    require(actor, Action.WRITE, KIND)
+    with transaction.atomic():
+        row = locked(name)
+        rollout = _meant(row, rollout_id)
+        target = _earlier(row, rollout) if number is None else revision_of(row, number)
+        if target.pk == rollout.revision_id:
+            raise InvalidError.of([ConfigError("is what the rollout brings", path="revision")])
+        _ordered(row, rollout, RollBack(f"rolled back by {actor.name} to revision {target.number}"))
+        comment = f"back to revision {target.number}"
+        revision = add_revision(actor, row, target.content, comment, target)
+        ConfigDocument.objects.filter(pk=row.pk).update(
+            content=target.content, comment=comment, version=row.version + 1, updated_at=timezone.now()
+        )
+        row.refresh_from_db()
+        return _begin(actor, row, revision, Wish(), "rollback")
+
+
+def _earlier(row: ConfigDocument, rollout: Rollout) -> ConfigRevision:
+    """The revision that was active before a rollout."""
+    if row.active is not None and row.active_id != rollout.revision_id:
+        return row.active
+    done = row.rollouts.filter(ended_at__isnull=False, revision__number__lt=rollout.revision.number)
+    for other in done.select_related("revision"):
+        if other.stage == Stage.COMPLETE:
+            return other.revision
+    raise ConflictError(
+        f"there is no revision before {rollout.revision.number} that all workers ran; name one to go back to"
+    )
+
+
+def current(actor: Actor, name: str) -> tuple[ConfigDocument, Rollout]:
+    """A document and its newest rollout. ``MissingError`` when there is none."""
+    require(actor, Action.READ, KIND)
+    row = ConfigDocument.objects.select_related("active").filter(name=name).first()
+    if row is None:
+        raise MissingError(f"there is no {KIND} {name}")
+    rollout = newest_of(row)
+    if rollout is None:
+        raise MissingError(f"{KIND} {name} was never published")
+    return row, rollout
+
+
+def brief(rollout: Rollout) -> dict[str, Any]:
+    """A rollout as it is listed and audited."""
+    canary, guard = canary_of(rollout), guard_of(rollout)
+    return {
+        "id": rollout.pk,
+        "revision": rollout.revision.number,
+        "stage": str(rollout.stage),
+        "reason": rollout.reason,
+        "canary": None if canary is None else canary_text(canary),
+        "guard": guard and {"maxErrorShare": guard.max_error_share, "minRequests": guard.min_requests},
+        "author": rollout.author,
+        "createdAt": rollout.created_at.isoformat(),
+        "endedAt": rollout.ended_at and rollout.ended_at.isoformat(),
+    }
+
+
+def detailed(row: ConfigDocument, rollout: Rollout) -> dict[str, Any]:
+    """A rollout with its workers."""
+    acks: dict[str, RevisionAck] = {ack.worker: ack for ack in rollout.acks.all()}
+    followers = list(row.followers.all())
+    here = {follower.worker for follower in followers if follower.is_present}
+    workers = [_worker(follower, acks.get(follower.worker)) for follower in followers]
+    return {
+        **brief(rollout),
+        "active": None if row.active is None else row.active.number,
+        "workersPresent": len(here),
+        "workersApplied": sum(
+            ack.outcome == Outcome.APPLIED for worker, ack in acks.items() if worker in here
+        ),
+        "workers": workers,
+    }
+
+
+def _worker(follower: Follower, ack: RevisionAck | None) -> dict[str, Any]:
+    return {
+        "worker": follower.worker,
+        "pool": follower.pool,
+        "present": follower.is_present,
+        "seenAt": follower.seen_at.isoformat(),
+        "applied": follower.applied,
+        "outcome": "waiting" if ack is None else str(ack.outcome),
+        "problems": [] if ack is None else ack.problems,
+        "requests": 0 if ack is None else ack.requests,
+        "errors": 0 if ack is None else ack.errors,
+    }

@@ -1,0 +1,178 @@
+"""The rules of picker configurations as documents: what is accepted, and how revisions come about.
+
+A document is the picker's own file with a name in ``metadata``. Annotations say what the file has no place
+for:
+
+    pointsman.dev/pools     names of the pools it is for, by comma; a pool has one configuration at most
+    pointsman.dev/rollout   how applying it publishes: all (default), manual, 10% or 2 (the size of a canary)
+    pointsman.dev/comment   why it is as it is; kept with the revision
+
+Every change of content makes a revision; only a rollout brings it to workers. ``apply`` begins one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from controlplane.configs import content, rollouts
+from controlplane.configs.canary import parse_canary
+from controlplane.configs.models import MAX_REASON, ConfigDocument, PoolBinding
+from controlplane.configs.revisions import add_revision
+from controlplane.core.errors import ConflictError
+from controlplane.core.resources import ENVELOPE, Document, Reference, ResourceService
+from controlplane.core.roles import Actor
+from dataplane.config.epp_checks import KIND
+from dataplane.config.epp_sections import EndpointPickerConfig
+from dataplane.errors import ConfigError, did_you_mean
+from epp.objects import schema
+
+OWN: Final = "pointsman.dev/"
+POOLS: Final = f"{OWN}pools"
+RELEASE: Final = f"{OWN}rollout"
+COMMENT: Final = f"{OWN}comment"
+ANNOTATIONS: Final = (POOLS, RELEASE, COMMENT)
+ALL: Final = "all"
+MANUAL: Final = "manual"
+MAX_POOLS: Final = 500
+
+
+def _path_of(annotation: str) -> str:
+    return f"metadata.annotations[{annotation}]"
+
+
+class Said(msgspec.Struct):
+    """A judged document."""
+
+    content: content.Content
+    pools: list[str]
+    release: str
+    comment: str
+
+
+class PickerConfigService(ResourceService[ConfigDocument]):
+    """EndpointPickerConfigs."""
+
+    kind = KIND
+    plural = "endpointpickerconfigs"
+    versions = content.VERSIONS
+    spec_type = EndpointPickerConfig
+    model = ConfigDocument
+    flat: ClassVar[bool] = True
+    references = (Reference(schema.POOL, "bindings__pool", _path_of(POOLS)),)
+    unwritten: ClassVar[frozenset[str]] = frozenset({"id", "active_id"})
+
+    def judge_spec(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Said | None:
+        """Annotations, and the picker's verdict on the rest."""
+        metadata = document.get("metadata")
+        raw = metadata.get("annotations") if isinstance(metadata, dict) else None
+        annotations = _annotations(raw, problems)
+        pools = _pools(annotations.get(POOLS, ""), problems)
+        release = annotations.get(RELEASE, ALL).strip()
+        if release not in {ALL, MANUAL}:
+            try:
+                parse_canary(release)
+            except ConfigError as error:
+                problems.append(
+                    ConfigError(f"{error.message}, or {ALL}, or {MANUAL}", path=_path_of(RELEASE))
+                )
+        comment = annotations.get(COMMENT, "")
+        if len(comment) > MAX_REASON or "\x00" in comment:
+            problems.append(
+                ConfigError(f"must be at most {MAX_REASON} printable characters", path=_path_of(COMMENT))
+            )
+        found = content.judge(document, problems)
+        return None if found is None else Said(found, pools, release, comment)
+
+    def assign(self, row: ConfigDocument, spec: Said) -> None:
+        """Content and annotations."""
+        row.content, row.pools = spec.content.text, spec.pools
+        row.release, row.comment = spec.release, spec.comment
+
+    def spec_of(self, row: ConfigDocument) -> Document:
+        """The sections of the picker's file."""
+        said = content.parsed(row.content)
+        return {key: value for key, value in said.items() if key not in ENVELOPE}
+
+    def document(self, row: ConfigDocument) -> Document:
+        """The picker's file with its name and annotations."""
+        shown = super().document(row)
+        said = {
+            POOLS: ",".join(row.pools),
+            RELEASE: "" if row.release == ALL else row.release,
+            COMMENT: row.comment,
+        }
+        annotations = {name: text for name, text in said.items() if text}
+        if annotations:
+            shown["metadata"]["annotations"] = annotations
+        return {**{key: shown[key] for key in ("apiVersion", "kind", "metadata")}, **shown["spec"]}
+
+    def link(self, row: ConfigDocument, spec: Said) -> None:
+        """Make the document the one of its pools."""
+        _bind(row)
+
+    def saved(self, actor: Actor, row: ConfigDocument) -> None:
+        """Another content is a new revision."""
+        newest = row.revisions.first()
+        digest = content.digest_of(row.content)
+        if newest is None or newest.digest != digest:
+            add_revision(actor, row, row.content, row.comment, newest)
+
+    def applied(self, actor: Actor, row: ConfigDocument) -> None:
+        """Publish the newest revision unless it was published before, or is to be published by hand."""
+        newest = row.revisions.first()
+        if row.release == MANUAL or newest is None or newest.rollouts.exists():
+            return
+        canary = None if row.release == ALL else parse_canary(row.release)
+        rollouts.publish(actor, row.name, rollouts.Wish(canary=canary))
+
+
+def _bind(row: ConfigDocument) -> None:
+    """Make the document the one of its pools. ``ConflictError`` when a pool has another."""
+    others = PoolBinding.objects.filter(pool__in=row.pools).exclude(document=row).select_related("document")
+    taken = others.order_by("pool").first()
+    if taken is not None:
+        raise ConflictError(f"the pool {taken.pool} is configured by {KIND} {taken.document.name} already")
+    bound = set(row.bindings.values_list("pool", flat=True))
+    row.bindings.exclude(pool__in=row.pools).delete()
+    PoolBinding.objects.bulk_create(
+        PoolBinding(document=row, pool=pool) for pool in row.pools if pool not in bound
+    )
+
+
+def _annotations(raw: Any, problems: list[ConfigError]) -> dict[str, str]:
+    """Our own annotations; those of others mean nothing here."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        problems.append(ConfigError("must be a mapping of text to text", path="metadata.annotations"))
+        return {}
+    found: dict[str, str] = {}
+    for name, text in raw.items():
+        if not isinstance(name, str) or not name.startswith(OWN):
+            continue
+        if name not in ANNOTATIONS:
+            hint = did_you_mean(name, ANNOTATIONS) or f"; there are {', '.join(ANNOTATIONS)}"
+            problems.append(ConfigError(f"is not known{hint}", path=_path_of(name)))
+        elif not isinstance(text, str):
+            problems.append(ConfigError("must be text; put it in quotes", path=_path_of(name)))
+        else:
+            found[name] = text
+    return found
+
+
+def _pools(text: str, problems: list[ConfigError]) -> list[str]:
+    """Names in the order in which they are written."""
+    names = [name for part in text.split(",") if (name := part.strip())]
+    if len(names) > MAX_POOLS:
+        problems.append(ConfigError(f"lists more than {MAX_POOLS} pools", path=_path_of(POOLS)))
+        return []
+    for name in names:
+        try:
+            schema.check_name(name, _path_of(POOLS))
+        except ConfigError as error:
+            problems.append(error)
+            return []
+    return list(dict.fromkeys(names))
