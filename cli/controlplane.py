@@ -10,6 +10,7 @@ import signal
 import sys
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from cli.arguments import Parser, Run, Subparsers
 from dataplane.errors import ConfigError
@@ -32,6 +33,13 @@ def add_parser(subparsers: Subparsers) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"default: {DEFAULT_PORT}; 0 = any")
     serve.set_defaults(run=partial(with_django, run_serve))
+    fleet = commands.add_parser(
+        "run-fleet", help="run a picker, and simulated servers, for each pool whose driver is local"
+    )
+    fleet.add_argument(
+        "--state-dir", type=Path, metavar="DIR", help="files and logs (default: fleet in $POINTSMAN_STATE)"
+    )
+    fleet.set_defaults(run=partial(with_django, run_fleet))
     user = commands.add_parser("user", help="let somebody in, or change the role")
     user.add_argument("name")
     user.add_argument("--role", default="viewer", choices=["viewer", "operator", "admin"])
@@ -107,6 +115,21 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 def _already_handled(number: int, frame: object) -> None:
     """uvicorn ends in order on a signal and then raises it again; it has done its work by then."""
+
+
+def run_fleet(arguments: argparse.Namespace) -> int:
+    """Run local pools until a signal ends it."""
+    from controlplane import environment
+    from controlplane.fleet.local.service import run_until_signal
+    from dataplane.processes.child import StartError
+
+    folder: Path = arguments.state_dir or environment.state_folder() / "fleet"
+    try:
+        run_until_signal(folder.absolute())
+    except StartError as error:
+        sys.stderr.write(f"pointsman controlplane run-fleet: error: {error}\n")
+        return FAILED
+    return 0
 
 
 def run_user(arguments: argparse.Namespace) -> int:

@@ -47,6 +47,7 @@ class Child:
         say: Say,
         env: Mapping[str, str] | None = None,
     ) -> None:
+        """``env`` is the whole environment; None = that of this process."""
         self.name = name
         self.command = [str(word) for word in command]
         self.log = logs / f"{name}.log"
@@ -55,7 +56,7 @@ class Child:
         """Set by the owner; decides whether a death is a failed start or a reason to restart."""
         self.failed: asyncio.Future[StartError] = asyncio.get_running_loop().create_future()
         self._say = say
-        self._env = {**os.environ, **(env or {})}
+        self._env = dict(os.environ if env is None else env)
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False

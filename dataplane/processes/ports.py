@@ -44,6 +44,10 @@ class Ports:
             )
         raise ConfigError(f"no free port between {FREE_PORTS.start} and {FREE_PORTS.stop}", path=path)
 
+    def release(self, *ports: int) -> None:
+        """Let ports be chosen again."""
+        self._chosen.difference_update(ports)
+
 
 def is_free(address: str, port: int) -> bool:
     """Tell whether a listener could be opened now."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.support.controlplane_command import Command, serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
@@ -35,39 +33,6 @@ spec:
 """
 
 
-class Command:
-    """Runs ``pointsman`` with a control plane of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("POINTSMAN_")},
-            "POINTSMAN_STATE": str(folder / "state"),
-            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
-        }
-        self.environment.pop("DATABASE_URL", None)
-
-    def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cli.main", *arguments],
-            env=self.environment,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def says(self, *arguments: str, text: str | None = None) -> str:
-        done = self.run(*arguments, text=text)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
-
-    def refusal(self, *arguments: str, text: str | None = None) -> str:
-        done = self.run(*arguments, text=text)
-        assert (done.returncode, done.stdout) == (1, "")
-        return done.stderr
-
-
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
     return Command(tmp_path)
@@ -76,34 +41,8 @@ def command(tmp_path: Path) -> Command:
 @pytest.fixture
 def served(command: Command, tmp_path: Path) -> Iterator[Command]:
     """A control plane that answers, and its administrator's token in the environment."""
-    first = command.says("controlplane", "init")
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "controlplane", "serve", "--port", "0"],
-            env=command.environment,
-            stderr=output,
-            stdout=output,
-        )
-    try:
-        url = address(process, log)
-        command.environment |= {"POINTSMAN_URL": url, "POINTSMAN_TOKEN": first.splitlines()[-1]}
-        yield command
-    finally:
-        process.terminate()
-        assert process.wait(20) == 0
-
-
-def address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Where the server listens, once it says so."""
-    mark = "running on "
-    for _ in range(300):
-        text = log.read_text()
-        if mark in text.lower():
-            return text[text.lower().index(mark) + len(mark) :].split()[0]
-        assert process.poll() is None, text
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
+    with serving(command, tmp_path / "log") as answering:
+        yield answering
 
 
 def test_the_first_start_makes_an_administrator_once(command: Command, tmp_path: Path) -> None:

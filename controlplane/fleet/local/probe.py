@@ -1,0 +1,68 @@
+"""How a picker fares, by its own pages: whether it is ready, and what it sees of its endpoints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from dataplane.processes.ports import LOOPBACK
+
+TIMEOUT_S: Final = 2.0
+MAX_ANSWER_BYTES: Final = 4 << 20
+MAX_ENDPOINTS_SHOWN: Final = 100
+MAX_PROBLEMS: Final = 10
+"""Of those that the picker tells of its endpoints."""
+
+_SHOWN: Final = (
+    *("name", "namespace", "address", "rank", "fresh", "listens", "problem", "dataAgeMs"),
+    *("waiting", "running", "kvUsage", "inflight", "ejection", "share"),
+)
+"""What of an endpoint is reported: health and load."""
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """One look at a picker."""
+
+    is_ready: bool = False
+    endpoints: dict[str, Any] | None = None
+    """total, fresh, truncated, items; None when the picker does not tell."""
+    problems: list[str] = []
+
+
+async def probe(session: aiohttp.ClientSession, metrics_port: int) -> Probe:
+    """Ask the picker at this port; an empty answer when it gives none."""
+    base = f"http://{LOOPBACK}:{metrics_port}"
+    endpoints = f"{base}/debug/endpoints?limit={MAX_ENDPOINTS_SHOWN}"
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    try:
+        async with session.get(f"{base}/readyz", timeout=timeout) as answer:
+            is_ready = answer.status == 200
+        async with session.get(endpoints, timeout=timeout) as answer:
+            page = await _read(answer.content)
+        problems = [str(text) for text in page["discoveryProblems"][:MAX_PROBLEMS]]
+        return Probe(is_ready, _endpoints(page), problems)
+    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
+        return Probe()
+
+
+async def _read(content: aiohttp.StreamReader) -> dict[str, Any]:
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            raise ValueError("too large")
+    found = json.loads(body)
+    return found if isinstance(found, dict) else {}
+
+
+def _endpoints(page: dict[str, Any]) -> dict[str, Any]:
+    rows = page["endpoints"][:MAX_ENDPOINTS_SHOWN]
+    return {
+        "total": page["total"],
+        "fresh": page["fresh"],
+        "truncated": page["total"] > len(rows),
+        "items": [{name: row.get(name) for name in _SHOWN} for row in rows],
+    }

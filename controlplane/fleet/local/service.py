@@ -1,0 +1,36 @@
+"""The runner as a process: its folder, its signals, its words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+from controlplane.fleet.local.database import Database
+from controlplane.fleet.local.runner import FleetRunner
+from dataplane.processes.folder import locked
+
+
+def run_until_signal(folder: Path) -> None:
+    """Run all local pools until SIGTERM or SIGINT. ``StartError`` when another runner has the folder."""
+    with locked(folder):
+        asyncio.run(_serve(folder))
+
+
+async def _serve(folder: Path) -> None:
+    work = asyncio.create_task(FleetRunner(Database(), folder, say).run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, work.cancel)
+    say(f"running local pools, with files in {folder}")
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+    say("everything is stopped")
+
+
+def say(text: str) -> None:
+    """One line for whoever reads the process's output."""
+    sys.stdout.write(f"fleet: {text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,209 @@
+"""From a document to an answered request and back, with every process real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+
+from tests.support.black_box import METHOD, destination, request_body, request_headers
+from tests.support.controlplane_command import Command, serving
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+POOL = """
+apiVersion: pointsman.dev/v1
+kind: InferencePool
+metadata: {name: llama}
+spec:
+  selector: {matchLabels: {app: vllm}}
+  targetPorts: [{number: 8000}]
+  driver: {type: local, simulated: {replicas: 2, profile: instant, models: [llama]}}
+"""
+OBJECTIVE = """
+---
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceObjective
+metadata: {name: interactive}
+spec: {poolRef: {name: llama}, priority: 10}
+"""
+ENDPOINTS = """
+apiVersion: pointsman.dev/v1
+kind: EndpointList
+metadata: {name: rack-1}
+spec: {poolRef: {name: llama}, endpoints: [{name: a, address: 127.0.0.9, port: 9}]}
+"""
+
+
+class Fleet:
+    """The runner's process, and the API it is watched through."""
+
+    def __init__(self, command: Command, log: Path) -> None:
+        self.command = command
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cli.main", "controlplane", "run-fleet"],
+                env=command.environment,
+                stdout=output,
+                stderr=output,
+            )
+
+    def request(self, path: str, method: str = "GET", version: int | None = None) -> Any:
+        """One call of the API."""
+        headers = {"Authorization": f"Bearer {self.command.environment['POINTSMAN_TOKEN']}"}
+        if version is not None:
+            headers["If-Match"] = f'"{version}"'
+        url = f"{self.command.environment['POINTSMAN_URL']}/api/v1/{path}"
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers, method=method), timeout=20
+        ) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def report(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The pool's report once it is so; the test's timeout is the limit."""
+        while True:
+            report = self.request("pools/llama/status")["report"]
+            if report is not None and holds(report):
+                return dict(report)
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.2)
+
+
+@contextmanager
+def running(command: Command, log: Path) -> Iterator[Fleet]:
+    fleet = Fleet(command, log)
+    try:
+        yield fleet
+    finally:
+        fleet.process.terminate()
+        assert fleet.process.wait(30) == 0, log.read_text()
+
+
+def is_ready(report: dict[str, Any]) -> bool:
+    endpoints = report["endpoints"]
+    return bool(report["state"] == "ready" and endpoints and endpoints["fresh"] >= 2)
+
+
+def pids(report: dict[str, Any]) -> list[int]:
+    return [report["picker"]["pid"], report["simulator"]["pid"]]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def picked(port: int) -> str:
+    """Where the picker at this port sends a request."""
+    body = {"model": "llama", "prompt": "Which way?"}
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        method = channel.stream_stream(
+            METHOD,
+            request_serializer=pb.ProcessingRequest.SerializeToString,
+            response_deserializer=pb.ProcessingResponse.FromString,
+        )
+        asked = iter((request_headers(), request_body(body, end=True)))
+        answers = [answer async for answer in method(asked, timeout=20)]
+    return destination(answers[0])
+
+
+def answers_with_a_replica(report: dict[str, Any]) -> bool:
+    addresses = [row["address"] for row in report["endpoints"]["items"]]
+    return len(addresses) == 2 and asyncio.run(picked(report["ports"]["grpc"])) in addresses
+
+
+def objects(report: dict[str, Any]) -> str:
+    """The objectives that the picker has."""
+    url = f"http://127.0.0.1:{report['ports']['metrics']}/debug/objects"
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return str(answer.read().decode())
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    while not holds():
+        time.sleep(0.1)
+
+
+def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    with serving(command, tmp_path / "log"), running(command, tmp_path / "fleet.log") as fleet:
+        command.says("apply", "-", text=POOL + OBJECTIVE)
+        first = fleet.report(is_ready)
+        assert first["problems"] == []
+        assert answers_with_a_replica(first)
+        assert first["picker"]["cpuSeconds"] > 0
+        assert first["picker"]["memoryBytes"] > 1 << 20
+
+        command.says("apply", "-", text=OBJECTIVE.replace("10", "77"))
+        eventually(lambda: '"priority": 77' in objects(first))
+        command.says("apply", "-", text=ENDPOINTS)
+        fleet.report(lambda report: report["endpoints"] is not None and report["endpoints"]["total"] == 3)
+        fleet.request("endpointlists/rack-1", "DELETE", 1)
+        fleet.report(lambda report: report["endpoints"] is not None and report["endpoints"]["total"] == 2)
+
+        os.kill(first["picker"]["pid"], signal.SIGKILL)
+        second = fleet.report(lambda report: report["picker"]["restarts"] == 1 and is_ready(report))
+        assert second["ports"] == first["ports"]
+        assert second["picker"]["pid"] != first["picker"]["pid"]
+        assert second["simulator"]["pid"] == first["simulator"]["pid"]
+        assert answers_with_a_replica(second)
+        assert '"priority": 77' in objects(second)
+
+        fleet.request("objectives/interactive", "DELETE", 2)
+        fleet.request("pools/llama", "DELETE", 1)
+        eventually(lambda: not any(map(is_running, pids(second))))
+        eventually(lambda: not (tmp_path / "state/fleet/pools/llama").exists())
+
+
+def test_pickers_outlive_the_control_plane_and_end_with_their_runner(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    with running_after_the_control_plane(command, tmp_path) as (fleet, report):
+        assert all(map(is_running, pids(report)))
+        assert answers_with_a_replica(report)
+    assert not any(map(is_running, pids(report)))
+    assert fleet.log.read_text().endswith("fleet: everything is stopped\n")
+
+    # A start without the database: the pool is there again, on the same ports.
+    command.environment["DATABASE_URL"] = f"sqlite:///{tmp_path}/nowhere/database.sqlite3"
+    with running(command, tmp_path / "second.log") as again:
+        ready = f"http://127.0.0.1:{report['ports']['metrics']}/readyz"
+        eventually(lambda: answers(ready))
+        assert "the database refuses: unable to open database file" in again.log.read_text()
+
+
+@contextmanager
+def running_after_the_control_plane(command: Command, folder: Path) -> Iterator[tuple[Fleet, dict[str, Any]]]:
+    """A runner whose pool became ready before the control plane ended."""
+    with serving(command, folder / "log"):
+        command.says("apply", "-", text=POOL + OBJECTIVE)
+        started = running(command, folder / "fleet.log")
+        fleet = started.__enter__()
+        report = fleet.report(is_ready)
+    try:
+        yield fleet, report
+    finally:
+        started.__exit__(None, None, None)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

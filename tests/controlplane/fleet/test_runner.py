@@ -1,0 +1,252 @@
+"""Pools follow what is wanted, with real processes that only sleep in the place of pickers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from controlplane.fleet.local import commands, runner
+from controlplane.fleet.local.database import SourceError
+from controlplane.fleet.local.delivery import FileDelivery
+from controlplane.fleet.local.pool import LocalPool
+from controlplane.fleet.local.probe import Probe
+from controlplane.fleet.local.runner import FleetRunner
+from controlplane.fleet.local.usage import usage_of
+from controlplane.fleet.local.wanted import Wanted, WantedPool
+from controlplane.fleet.specs import Driver
+from controlplane.fleet.specs import Ports as WantedPorts
+from dataplane.processes import child
+from dataplane.processes.ports import Ports
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture(autouse=True)
+def sleepers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pickers sleep; nothing waits for a real interval."""
+    monkeypatch.setattr(commands, "picker", lambda pool, ports, flags: [*SLEEPER, pool, str(ports.grpc)])
+    monkeypatch.setattr(child, "BACKOFF_FIRST_S", 0.01)
+    monkeypatch.setattr(runner, "POLL_S", 0.01)
+    monkeypatch.setattr(runner, "REPORT_S", 0.01)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; the test's timeout is the limit."""
+    while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
+        await asyncio.sleep(0.01)
+
+
+def wanted(name: str = "a", **ports: int) -> WantedPool:
+    return WantedPool(name=name, driver=Driver(type="local", ports=WantedPorts(**ports)))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Source:
+    """A database that says what the test says, and remembers what it is told."""
+
+    def __init__(self, *pools: WantedPool) -> None:
+        self.version = 0
+        self.pools = list(pools)
+        self.is_gone = False
+        self.told: dict[str, Any] = {}
+
+    def want(self, *pools: WantedPool) -> None:
+        self.pools, self.version = list(pools), self.version + 1
+
+    async def marker(self) -> object:
+        if self.is_gone:
+            raise SourceError("the database is gone")
+        return self.version
+
+    async def wanted(self) -> Wanted:
+        return Wanted(self.pools)
+
+    async def report(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
+        if self.is_gone:
+            raise SourceError("the database is gone")
+        self.told = dict(reports)
+
+    def pid(self, name: str) -> int | None:
+        """The picker's process as it was told."""
+        picker = self.told.get(name, {}).get("picker")
+        return None if picker is None else picker["pid"]
+
+
+@asynccontextmanager
+async def running(source: Source, folder: Path) -> AsyncIterator[list[str]]:
+    said: list[str] = []
+    task = asyncio.create_task(FleetRunner(source, folder, said.append).run())
+    try:
+        yield said
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_pools_come_and_go_and_everything_ends_with_the_runner(tmp_path: Path) -> None:
+    source = Source(wanted("a"), wanted("b"))
+    async with running(source, tmp_path):
+        await eventually(lambda: source.pid("a") is not None and source.pid("b") is not None)
+        a, b = source.pid("a"), source.pid("b")
+        assert a is not None
+        assert b is not None
+        source.want(wanted("b"))
+        await eventually(lambda: not is_running(a) and "a" not in source.told)
+        await eventually(lambda: not (tmp_path / "pools/a").exists())
+        assert source.pid("b") == b
+    assert not is_running(b)
+    assert (tmp_path / "pools/b/endpoints.yaml").exists()
+
+
+async def test_a_killed_picker_comes_back_and_that_is_told(tmp_path: Path) -> None:
+    source = Source(wanted())
+    async with running(source, tmp_path) as said:
+        await eventually(lambda: source.pid("a") is not None)
+        first = source.pid("a")
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: source.pid("a") not in {None, first})
+        assert source.told["a"]["picker"]["restarts"] == 1
+        assert said[0].startswith("a: epp was killed by SIGKILL; starting it again in 0.01 s (log: ")
+
+
+async def test_without_the_database_everything_goes_on(tmp_path: Path) -> None:
+    source = Source(wanted())
+    async with running(source, tmp_path) as said:
+        await eventually(lambda: source.pid("a") is not None)
+        pid = source.pid("a")
+        assert pid is not None
+        source.is_gone = True
+        await eventually(lambda: said == ["the database is gone; going on with 1 pools"])
+        assert is_running(pid)
+        source.is_gone = False
+        source.want(wanted("a"), wanted("b"))
+        await eventually(lambda: source.pid("b") is not None)
+        assert (source.pid("a"), said[1:]) == (pid, ["the database answers again"])
+
+
+async def test_a_start_without_the_database_takes_what_was_last_wanted(tmp_path: Path) -> None:
+    source = Source(wanted())
+    async with running(source, tmp_path):
+        await eventually(lambda: source.pid("a") is not None)
+    ports = json.loads((tmp_path / "pools/a/ports.json").read_text())
+    source.told, source.is_gone = {}, True
+    async with running(source, tmp_path) as said:
+        await eventually(lambda: said == ["the database is gone; going on with 1 pools"])
+        source.is_gone = False
+        await eventually(lambda: source.pid("a") is not None)
+        assert source.told["a"]["ports"] == ports
+    kept = msgspec.json.decode((tmp_path / "wanted.json").read_bytes(), type=Wanted)
+    assert kept == Wanted([wanted()])
+
+
+async def test_pools_that_went_away_while_nobody_looked_leave_no_files(tmp_path: Path) -> None:
+    (tmp_path / "pools/old/logs").mkdir(parents=True)
+    source = Source(wanted())
+    async with running(source, tmp_path):
+        await eventually(lambda: source.pid("a") is not None)
+    assert [path.name for path in (tmp_path / "pools").iterdir()] == ["a"]
+
+
+@asynccontextmanager
+async def one_pool(first: WantedPool, folder: Path) -> AsyncIterator[tuple[LocalPool, list[str]]]:
+    said: list[str] = []
+    pool = LocalPool(first, folder, FileDelivery(folder), Ports(random.Random(1)), said.append)
+    task = asyncio.create_task(pool.run())
+    try:
+        yield pool, said
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_port_that_is_taken_is_told_and_used_once_it_is_free(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with one_pool(wanted(grpc=port), tmp_path / "a") as (pool, said):
+            await eventually(lambda: pool.report(Probe())["state"] == "failed")
+            problem = f"driver.ports.grpc: port {port} is in use; configure another, or 0 for a free one"
+            assert pool.report(Probe())["problems"] == [problem]
+            taken.close()
+            await eventually(lambda: pool.report(Probe())["state"] == "starting" and bool(pool.metrics_port))
+            report = pool.report(Probe(is_ready=True))
+            assert (report["state"], report["ports"]["grpc"], report["problems"]) == ("ready", port, [])
+            assert said == [f"a: {problem}"]
+
+
+async def test_other_ports_mean_another_process_and_other_endpoints_do_not(tmp_path: Path) -> None:
+    async with one_pool(wanted(), tmp_path / "a") as (pool, _):
+
+        def pid() -> int | None:
+            picker = pool.report(Probe())["picker"]
+            return None if picker is None else picker["pid"]
+
+        await eventually(lambda: pid() is not None)
+        first = pid()
+        pool.want(msgspec.structs.replace(wanted(), endpoints=[{"name": "e", "address": "10.0.0.1"}]))
+        await eventually(lambda: "10.0.0.1" in (tmp_path / "a/endpoints.yaml").read_text())
+        assert pid() == first
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        pool.want(wanted(grpc=port))
+        await eventually(lambda: pid() not in {None, first})
+        assert pool.report(Probe())["ports"]["grpc"] == port
+
+
+async def test_a_picker_that_cannot_start_is_told_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "BACKOFF_FIRST_S", 600.0)
+    failing = [sys.executable, "-c", "print('first'); print('no such flag'); raise SystemExit(2)"]
+    monkeypatch.setattr(commands, "picker", lambda pool, ports, flags: failing)
+    async with one_pool(wanted(), tmp_path / "a") as (pool, _):
+        await eventually(lambda: pool.report(Probe())["state"] == "down")
+        report = pool.report(Probe())
+        assert report["picker"] | {"log": ""} == {
+            "pid": None,
+            "restarts": 0,
+            "cpuSeconds": None,
+            "memoryBytes": None,
+            "log": "",
+        }
+        assert report["problems"] == [
+            "epp is not running and will be started again; its last words: no such flag"
+        ]
+
+
+def test_children_get_nothing_that_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE_URL", "POINTSMAN_SECRET_KEY", "POINTSMAN_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "x")
+    found = commands.child_environment()
+    assert "secret" not in found.values()
+    assert found["OTEL_SERVICE_NAME"] == "x"
+
+
+def test_what_a_process_has_used_is_read_while_it_is_there() -> None:
+    used = usage_of(os.getpid())
+    assert used is not None
+    assert used.cpu_s > 0
+    assert used.memory_bytes > 1 << 20
+    assert usage_of(2**22 + 1) is None

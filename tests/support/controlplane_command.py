@@ -1,0 +1,76 @@
+"""``pointsman`` with a control plane of its own, as a process that answers its API."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Command:
+    """Runs ``pointsman`` with a control plane of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("POINTSMAN_")},
+            "POINTSMAN_STATE": str(folder / "state"),
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
+        }
+        self.environment.pop("DATABASE_URL", None)
+
+    def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cli.main", *arguments],
+            env=self.environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def says(self, *arguments: str, text: str | None = None) -> str:
+        done = self.run(*arguments, text=text)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def refusal(self, *arguments: str, text: str | None = None) -> str:
+        done = self.run(*arguments, text=text)
+        assert (done.returncode, done.stdout) == (1, "")
+        return done.stderr
+
+
+@contextmanager
+def serving(command: Command, log: Path) -> Iterator[Command]:
+    """A control plane that answers, and its administrator's token in the environment."""
+    first = command.says("controlplane", "init")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli.main", "controlplane", "serve", "--port", "0"],
+            env=command.environment,
+            stderr=output,
+            stdout=output,
+        )
+    try:
+        url = address(process, log)
+        command.environment |= {"POINTSMAN_URL": url, "POINTSMAN_TOKEN": first.splitlines()[-1]}
+        yield command
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where the server listens, once it says so."""
+    mark = "running on "
+    for _ in range(300):
+        text = log.read_text()
+        if mark in text.lower():
+            return text[text.lower().index(mark) + len(mark) :].split()[0]
+        assert process.poll() is None, text
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
