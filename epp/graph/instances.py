@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -16,6 +17,8 @@ from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from dataplane.plugin.params import decode_params
 from dataplane.plugin.registry import PluginRegistry, check_stability
 from epp.interfaces.handle import Handle
+
+log = logging.getLogger(__name__)
 
 AnyPlugin = Any
 """A plugin instance: which interfaces it implements is asked at run time."""
@@ -125,6 +128,10 @@ class Instances:
             self.problems.append(error.within(f"{path}.parameters"))
         except (ValueError, OSError) as error:
             self.problem(f"failed to create plugin '{name}' (type: {info.type}): {error}", path)
+        except Exception as error:  # a plugin may come from outside, and costs only its configuration
+            log.exception("plugin '%s' (type: %s) cannot be created", name, info.type)
+            reason = f"{type(error).__name__}: {error}"
+            self.problem(f"failed to create plugin '{name}' (type: {info.type}): {reason}", path)
         else:
             self.by_name[name] = plugin
             self.warnings.extend(f"plugin '{name}': {text}" for text in getattr(plugin, "warnings", ()))

@@ -68,6 +68,8 @@ class FussyFilter(AllFilter):
         self.warnings = ["size is large"] if params.size > 10 else []
         if params.size < 0:
             raise ConfigError("must not be negative", path="size")
+        if params.size == 13:
+            raise KeyError("luck")
         if params.size == 0:
             raise ValueError("nothing to filter")
 

@@ -221,3 +221,13 @@ def test_a_name_that_a_default_needs_cannot_be_taken_by_another_type():
             "rename the plugin of type 'all-filter'"
         )
     ]
+
+
+def test_a_plugin_with_a_defect_costs_its_configuration_only(caplog: pytest.LogCaptureFixture):
+    text = HEAD + "plugins: [{type: fussy-filter, parameters: {size: 13}}, {type: fussy-filter, name: x}]"
+    with pytest.raises(ConfigErrors) as caught:
+        load_graph(text, Handle(EndpointTable()), registry=TEST_REGISTRY)
+    assert [str(error) for error in caught.value.errors] == [
+        "plugins[0]: failed to create plugin 'fussy-filter' (type: fussy-filter): KeyError: 'luck'"
+    ]
+    assert "cannot be created" in caplog.text
