@@ -2,7 +2,8 @@
 
 Spans are made when an exporter is named: by ``OTEL_TRACES_EXPORTER``, or by an OTLP endpoint alone. The SDK
 is loaded only then. What of the variables is read here is checked here, because the SDK answers a mistake
-with a default; the others (endpoint, headers, certificate, timeout, queue size, resource) it reads itself.
+with a default; where spans are sent is read by ``epp.tracing.otlp_settings``, and queue sizes and the
+resource by the SDK itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dataplane.errors import ConfigError, did_you_mean
+from epp.tracing.otlp_settings import GRPC, HTTP, read_otlp_settings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -36,7 +38,7 @@ SAMPLERS: Final = (
     DEFAULT_SAMPLER,
 )
 EXPORTERS: Final = ("otlp", "console", "none")
-PROTOCOLS: Final = ("grpc", "http/protobuf")
+PROTOCOLS: Final = (GRPC, HTTP)
 STOP_TIMEOUT_S: Final = 5.0
 """How long the end of the process waits for the last spans to be exported."""
 
@@ -110,10 +112,12 @@ class Tracing:
             raise _not_installed(error) from error
         quieten_sdk()
         try:
-            exporter = WatchedExporter(_exporter(settings))
+            exporter = WatchedExporter(_exporter(settings, environment))
             processor = BatchSpanProcessor(exporter)
         except ModuleNotFoundError as error:
             raise _not_installed(error) from error
+        except ConfigError:
+            raise
         except Exception as error:  # the SDK has no common error for variables that it cannot use
             raise ConfigError(
                 f"the exporter refuses its settings: {error}; mend the OTEL_* variables, {_OFF}",
@@ -168,18 +172,14 @@ def _sampler(settings: TracingSettings) -> Sampler:
     return sampling.ParentBased(root) if settings.sampler.startswith("parentbased_") else root
 
 
-def _exporter(settings: TracingSettings) -> SpanExporter:
+def _exporter(settings: TracingSettings, environment: Mapping[str, str]) -> SpanExporter:
     if settings.exporter == "console":
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
         return ConsoleSpanExporter()
-    if settings.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
+    from epp.tracing.otlp_export import otlp_exporter
 
-        return OverGrpc()
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
-
-    return OverHttp()
+    return otlp_exporter(read_otlp_settings(environment, settings.protocol))
 
 
 def _not_installed(error: ModuleNotFoundError) -> ConfigError:

@@ -83,13 +83,15 @@ def test_machine_without_a_new_python_gets_told_what_to_do(script: str, tmp_path
 
 def test_checks_run_only_pytest_after_a_double_dash(tmp_path: Path):
     (tmp_path / "test_probe.py").write_text("def test_probe():\n    assert True\n")
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("DJANGO_SETTINGS_MODULE", None)  # of the run this test belongs to
     done = subprocess.run(
         [sys.executable, ROOT / "scripts/checks.py", "--", "-q", "-p", "no:cacheprovider", "test_probe.py"],
         check=False,
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        env=environment,
     )
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
