@@ -128,6 +128,7 @@ class Site:
             pod.hangs = False
         if self._runner is not None:
             await self._runner.cleanup()
+            await asyncio.sleep(0.05)  # transports close in the loop's next turns
 
     @property
     def picker(self) -> Picker:
