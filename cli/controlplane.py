@@ -50,6 +50,8 @@ def add_parser(subparsers: Subparsers) -> None:
     token.add_argument("--days", type=int, metavar="N", help="how long it holds (default: until revoked)")
     token.add_argument("--revoke", action="store_true", help="take the token of this name back")
     token.set_defaults(run=partial(with_django, run_token))
+    rotate = commands.add_parser("rotate-encryption-key", help="encrypt all stored secrets with a new key")
+    rotate.set_defaults(run=partial(with_django, run_rotate_encryption_key))
 
 
 def with_django(run: Run, arguments: argparse.Namespace) -> int:
@@ -159,4 +161,13 @@ def run_token(arguments: argparse.Namespace) -> int:
         return 2
     until = None if days is None else timezone.now() + timedelta(days=days)
     print(tokens.issue(users.SYSTEM, user, arguments.name, until).text)
+    return 0
+
+
+def run_rotate_encryption_key(arguments: argparse.Namespace) -> int:
+    """Draw a new key unless the environment has it, and encrypt every secret with it."""
+    from controlplane.core import users
+    from controlplane.providers.credentials import rotate_key
+
+    print(f"{rotate_key(users.SYSTEM)} secrets are encrypted with the present key")
     return 0

@@ -32,6 +32,10 @@ KINDS: Final = {
     "tenant": "tenants",
     "virtualkey": "virtualkeys",
     "endpointpickerconfig": "endpointpickerconfigs",
+    "providercredential": "providercredentials",
+    "provider": "providers",
+    "modelroute": "modelroutes",
+    "modelprice": "modelprices",
 }
 """Other names of what the API's addresses call the kinds."""
 

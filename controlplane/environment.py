@@ -19,6 +19,7 @@ STATE: Final = "POINTSMAN_STATE"
 SECRET_KEY: Final = "POINTSMAN_SECRET_KEY"  # noqa: S105 - the variable's name
 HOSTS: Final = "POINTSMAN_HOSTS"
 DEBUG: Final = "POINTSMAN_DEBUG"
+ENCRYPTION_KEYS: Final = "POINTSMAN_ENCRYPTION_KEYS"
 DATABASE_URL: Final = "DATABASE_URL"
 BEHIND_PROXY: Final = "POINTSMAN_BEHIND_PROXY"
 
@@ -43,6 +44,11 @@ def secret_key(folder: Path) -> str:
     if len(given) < MIN_SECRET_CHARACTERS:
         raise ConfigError(f"is shorter than {MIN_SECRET_CHARACTERS} characters", path=SECRET_KEY)
     return given
+
+
+def encryption_keys() -> list[str]:
+    """Keys of secrets at rest, the present one first; none when a file of the state folder has them."""
+    return [key for part in os.environ.get(ENCRYPTION_KEYS, "").split(",") if (key := part.strip())]
 
 
 def allowed_hosts() -> list[str]:

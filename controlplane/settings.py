@@ -11,6 +11,8 @@ from controlplane import environment
 _STATE = environment.state_folder()
 
 SECRET_KEY = environment.secret_key(_STATE)
+ENCRYPTION_KEYS = environment.encryption_keys()
+ENCRYPTION_KEYS_FILE = _STATE / "encryption-keys"
 DEBUG = environment.is_debug()
 ALLOWED_HOSTS = environment.allowed_hosts()
 
@@ -20,6 +22,7 @@ INSTALLED_APPS = [
     "controlplane.objectives",
     "controlplane.tenancy",
     "controlplane.configs",
+    "controlplane.providers",
     "rest_framework",
     "drf_spectacular",
     "django.contrib.auth",

@@ -45,7 +45,7 @@ class Looked:
 def names_in(service: Service, row: Any, column: str) -> list[str]:
     """The names that a row's column holds, or a look-up in rows of another table."""
     if "__" in column:
-        found = service.model.objects.filter(pk=row.pk).exclude(**{column: ""}).order_by(column)
+        found = service.model.objects.filter(pk=row.pk).order_by(column)
         return [name for name in found.values_list(column, flat=True).distinct() if name]
     name: str = getattr(row, column)
     return [name] if name else []

@@ -44,7 +44,9 @@ class Channel(StrEnum):
 
 _RANK: Final = {role: rank for rank, role in enumerate(Role)}
 
-_ADMIN_ONLY: Final = frozenset({"User", "ApiToken"})
+ENCRYPTION_KEY: Final = "EncryptionKey"
+
+_ADMIN_ONLY: Final = frozenset({"User", "ApiToken", ENCRYPTION_KEY})
 """Kinds that give power over all others."""
 
 _AUDIT: Final = "AuditEntry"

@@ -149,6 +149,24 @@ def test_keys_are_made_rotated_and_revoked(served: Command) -> None:
     assert served.says("get", "tenants").count("kind: Tenant") == 1
 
 
+def test_secrets_go_in_and_are_encrypted_anew(served: Command, tmp_path: Path) -> None:
+    credential = "{apiVersion: pointsman.dev/v1, kind: ProviderCredential, metadata: {name: key}, spec: %s}"
+    served.says("apply", "-", text=credential % "{type: APIKey, secret: sk-hidden}")
+    provider = "{apiVersion: pointsman.dev/v1, kind: Provider, metadata: {name: openai}, spec: %s}"
+    served.says("apply", "-", text=provider % "{type: openai, credentialRef: {name: key}}")
+    keys = tmp_path / "state" / "encryption-keys"
+    before = keys.read_text()
+    assert served.says("controlplane", "rotate-encryption-key") == (
+        "1 secrets are encrypted with the present key\n"
+    )
+    assert (keys.read_text().split()[1], keys.stat().st_mode & 0o777) == (before.strip(), 0o600)
+    shown = served.says("get", "providercredentials", "key")
+    assert ("hasSecret: true" in shown, "sk-hidden" in shown) == (True, False)
+    changed = served.says("apply", "-", text=credential % "{type: APIKey, secret: sk-other}")
+    assert ("status.fingerprint: " in changed, "sk-" in changed) == (True, False)
+    assert "sk-hidden" not in (tmp_path / "state" / "database.sqlite3").read_bytes().decode("latin-1")
+
+
 def fetch(environment: Mapping[str, str], path: str) -> int:
     request = urllib.request.Request(
         environment["POINTSMAN_URL"] + path,

@@ -95,12 +95,72 @@ IMPORTED_KEY: dict[str, Any] = {
     **VIRTUAL_KEY,
     "spec": {"tenant": "research", "keyDigest": hashlib.sha256(b"laptop").hexdigest(), "keyPrefix": "lap"},
 }
+CREDENTIAL: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "ProviderCredential",
+    "metadata": {"name": "openai-key"},
+    "spec": {"type": "APIKey", "expiresAt": "2099-01-01T00:00:00Z"},
+}
+PROVIDER: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "Provider",
+    "metadata": {"name": "openai"},
+    "spec": {"type": "openai", "credentialRef": {"name": "openai-key"}},
+}
+ROUTE: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "ModelRoute",
+    "metadata": {"name": "chat"},
+    "spec": {
+        "models": ["chat", "gpt-*"],
+        "targets": [
+            {"pool": "pool", "modelNameOverride": "llama-3", "weight": 3},
+            {"provider": "openai", "modelNameOverride": "gpt-4o", "priority": 1},
+        ],
+        "fallbacks": [{"on": "ContextLengthExceeded", "provider": "openai", "modelNameOverride": "gpt-4.1"}],
+        "retry": {
+            "numRetries": 3,
+            "backOff": {"baseInterval": "100ms", "maxInterval": "10s"},
+            "retryOn": {"httpStatusCodes": [429, 503], "triggers": ["reset", "connect-failure"]},
+        },
+        "timeouts": {"request": "2m", "backendRequest": "30s", "streamIdle": "20s"},
+    },
+}
+PRICE: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "ModelPrice",
+    "metadata": {"name": "gpt-4o-2026"},
+    "spec": {
+        "provider": "openai",
+        "model": "gpt-4o",
+        "currency": "USD",
+        "perMillionTokens": {"input": "2.50", "output": "10.00", "cachedInput": "1.25"},
+        "validFrom": "2026-01-01T00:00:00Z",
+    },
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
     document["kind"]: document
-    for document in (POOL, ENDPOINTS, OBJECTIVE, REWRITE, TENANT, IMPORTED_KEY, PICKER_CONFIG)
+    for document in (
+        POOL,
+        ENDPOINTS,
+        OBJECTIVE,
+        REWRITE,
+        TENANT,
+        IMPORTED_KEY,
+        PICKER_CONFIG,
+        CREDENTIAL,
+        PROVIDER,
+        ROUTE,
+        PRICE,
+    )
 }
 """One document of each kind; those that others name come first."""
-NEEDS: dict[str, list[dict[str, Any]]] = {"VirtualKey": [TENANT]}
+NEEDS: dict[str, list[dict[str, Any]]] = {
+    "VirtualKey": [TENANT],
+    "Provider": [CREDENTIAL],
+    "ModelRoute": [CREDENTIAL, PROVIDER],
+    "ModelPrice": [CREDENTIAL, PROVIDER],
+}
 """Kind -> what the example of it cannot do without."""
 
 
@@ -112,6 +172,10 @@ def example(kind: str, name: str = "example") -> dict[str, Any]:
         document["metadata"]["annotations"]["pointsman.dev/pools"] = f"pool-of-{name}"
     if kind == "VirtualKey":
         document["spec"]["keyDigest"] = hashlib.sha256(name.encode()).hexdigest()
+    if kind == "ModelRoute":
+        document["spec"]["models"] = [name]
+    if kind == "ModelPrice":
+        document["spec"]["model"] = name
     return document
 
 

@@ -19,6 +19,15 @@ FILTERS: Final[dict[str, dict[str, str]]] = {
     "Tenant": {"objective": "objective", "name": "name"},
     "VirtualKey": {"tenant": "tenant", "prefix": "prefix", "name": "name"},
     "EndpointPickerConfig": {"pool": "bindings__pool", "name": "name"},
+    "ProviderCredential": {"type": "type", "name": "name"},
+    "Provider": {"type": "type", "credential": "credential", "name": "name"},
+    "ModelRoute": {
+        "model": "patterns__pattern",
+        "provider": "links__provider",
+        "pool": "links__pool",
+        "name": "name",
+    },
+    "ModelPrice": {"provider": "provider", "pool": "pool", "model": "model", "name": "name"},
 }
 """Kind -> query parameter -> look-up."""
 
