@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ import aiohttp
 import pytest
 import yaml
 
-from cli.local.config import parse
 from cli.local.gateway import Gateway
-from cli.local.plan import make_plan
-from dataplane.processes.ports import Ports
+from tests.support.gateway import started_gateway
 from tests.support.plugin_packages import install_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -40,9 +37,7 @@ async def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH")]))
     )
-    plan = make_plan(parse(CONFIG), tmp_path / "run", Ports(random.SystemRandom()))
-    async with Gateway(plan, say=lambda _: None) as running:
-        await running.start()
+    async with started_gateway(CONFIG, tmp_path / "run") as running:
         yield running
 
 

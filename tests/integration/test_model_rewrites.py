@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ import aiohttp
 import openai
 import pytest
 
-from cli.local.config import parse
 from cli.local.gateway import Gateway
 from cli.local.metrics import sample_value, scrape
-from cli.local.plan import make_plan
-from dataplane.processes.ports import LOOPBACK, Ports
+from dataplane.processes.ports import LOOPBACK
 from simulator.headers import BODY_SHA256
+from tests.support.gateway import envoy_counters, started_gateway
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -42,9 +40,7 @@ HEADER = "x-llm-d-model-name-rewrite"
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    plan = make_plan(parse(CONFIG), tmp_path, Ports(random.SystemRandom()))
-    async with Gateway(plan, say=lambda _: None) as running:
-        await running.start()
+    async with started_gateway(CONFIG, tmp_path) as running:
         yield running
 
 
@@ -63,10 +59,7 @@ def client(gateway: Gateway) -> openai.AsyncOpenAI:
 
 async def assert_content(gateway: Gateway, session: aiohttp.ClientSession) -> None:
     """Envoy has taken nothing amiss."""
-    url = f"http://{LOOPBACK}:{gateway.plan.admin_port}/stats"
-    async with session.get(url, params={"filter": "ext_proc", "format": "json"}) as answer:
-        found = json.loads(await answer.text())["stats"]
-    counters = {entry["name"]: entry["value"] for entry in found if "value" in entry}
+    counters = await envoy_counters(gateway, session, "ext_proc")
     for trouble in ("spurious_msgs_received", "streams_failed", "rejected_header_mutations"):
         assert sum(value for name, value in counters.items() if name.endswith(trouble)) == 0, trouble
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ import aiohttp
 import pytest
 import yaml
 
-from cli.local.config import parse
 from cli.local.gateway import Gateway
-from cli.local.plan import make_plan
-from dataplane.processes.ports import LOOPBACK, Ports
+from dataplane.processes.ports import LOOPBACK
+from tests.support.gateway import started_gateway
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -70,9 +68,7 @@ class Site:
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    plan = make_plan(parse(CONFIG), tmp_path, Ports(random.SystemRandom()))
-    async with aiohttp.ClientSession() as session, Gateway(plan, say=lambda _: None) as running:
-        await running.start()
+    async with aiohttp.ClientSession() as session, started_gateway(CONFIG, tmp_path) as running:
         yield Site(running, session)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,10 +12,8 @@ import aiohttp
 import pytest
 import yaml
 
-from cli.local.config import parse
 from cli.local.gateway import Gateway
-from cli.local.plan import make_plan
-from dataplane.processes.ports import Ports
+from tests.support.gateway import started_gateway
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -34,9 +31,7 @@ pools:
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     """A small gateway, ready."""
-    plan = make_plan(parse(CONFIG), tmp_path, Ports(random.SystemRandom()))
-    async with Gateway(plan, say=lambda _: None) as running:
-        await running.start()
+    async with started_gateway(CONFIG, tmp_path) as running:
         yield running
 
 

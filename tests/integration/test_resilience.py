@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cli.local.config import parse
 from cli.local.gateway import Gateway
-from cli.local.plan import make_plan
-from dataplane.processes.ports import Ports
+from tests.support.gateway import started_gateway
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -101,12 +98,10 @@ class Rig:
 @asynccontextmanager
 async def running(tmp_path: Path, text: str) -> AsyncIterator[Rig]:
     """The gateway of a configuration, ready."""
-    plan = make_plan(parse(text), tmp_path, Ports(random.SystemRandom()))
     async with (
-        Gateway(plan, say=lambda _: None) as gateway,
+        started_gateway(text, tmp_path) as gateway,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
     ):
-        await gateway.start()
         yield Rig(gateway, session)
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from cli.local.config import parse
 from cli.local.gateway import Gateway
-from cli.local.plan import make_plan
-from dataplane.processes.ports import Ports
 from tests.support.collector import Collector
+from tests.support.gateway import started_gateway
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -45,9 +42,7 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]
 @pytest.fixture
 async def gateway(tmp_path: Path, collector: Collector) -> AsyncIterator[Gateway]:
     """A small gateway, ready."""
-    plan = make_plan(parse(CONFIG), tmp_path, Ports(random.SystemRandom()))
-    async with Gateway(plan, say=lambda _: None) as running:
-        await running.start()
+    async with started_gateway(CONFIG, tmp_path) as running:
         yield running
 
 

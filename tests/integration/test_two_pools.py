@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-import json
 import os
 import random
 import signal
@@ -17,12 +16,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cli.local.config import parse
 from cli.local.gateway import Gateway
 from cli.local.metrics import sample_value, scrape
-from cli.local.plan import make_plan
-from dataplane.processes.ports import LOOPBACK, Ports
+from dataplane.processes.ports import LOOPBACK
 from simulator.headers import BODY_BYTES, BODY_SHA256, ECHO_DIGEST
+from tests.support.gateway import envoy_counters, started_gateway
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -36,9 +34,7 @@ REQUESTS = 400
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    plan = make_plan(parse(CONFIG), tmp_path, Ports(random.SystemRandom()))
-    async with Gateway(plan, say=lambda _: None) as running:
-        await running.start()
+    async with started_gateway(CONFIG, tmp_path) as running:
         yield running
 
 
@@ -55,14 +51,6 @@ async def ask(gateway: Gateway, session: aiohttp.ClientSession, model: str) -> t
         return answer.status, await answer.json(), answer.headers
 
 
-async def statistics(gateway: Gateway, session: aiohttp.ClientSession, filter_: str) -> dict[str, int]:
-    """Envoy's counters whose names match."""
-    url = f"http://{LOOPBACK}:{gateway.plan.admin_port}/stats"
-    async with session.get(url, params={"filter": filter_, "format": "json"}) as answer:
-        found = json.loads(await answer.text())["stats"]
-    return {entry["name"]: entry["value"] for entry in found if "value" in entry}
-
-
 async def test_concurrent_requests_reach_the_pool_of_their_model(
     gateway: Gateway, session: aiohttp.ClientSession
 ) -> None:
@@ -75,7 +63,7 @@ async def test_concurrent_requests_reach_the_pool_of_their_model(
         page = await scrape(session, pool)
         assert sample_value(page, "llm_d_epp_request_total") == REQUESTS / 2
 
-    counters = await statistics(gateway, session, "ext_proc")
+    counters = await envoy_counters(gateway, session, "ext_proc")
     assert sum(v for name, v in counters.items() if name.endswith("streams_started")) == REQUESTS
     for trouble in ("spurious_msgs_received", "server_half_closed", "streams_failed"):
         assert sum(value for name, value in counters.items() if name.endswith(trouble)) == 0, trouble
@@ -96,7 +84,7 @@ async def test_five_megabytes_arrive_whole_and_too_much_is_refused_in_words(
         assert answer.status == 413
         assert (await answer.json())["error"]["type"] == "invalid_request_error"
 
-    counters = await statistics(gateway, session, "ext_proc")
+    counters = await envoy_counters(gateway, session, "ext_proc")
     for trouble in ("spurious_msgs_received", "server_half_closed", "streams_failed"):
         assert sum(value for name, value in counters.items() if name.endswith(trouble)) == 0, trouble
 

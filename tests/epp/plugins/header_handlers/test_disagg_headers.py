@@ -1,18 +1,23 @@
-"""disagg-headers-handler: the sidecar's headers from the results of two profiles; deprecated."""
+"""disagg-headers-handler and its older name: the sidecar's headers from the results of two profiles."""
 
 import numpy as np
 
 from dataplane.headers import ENCODERS, PREFILLER
 from epp.interfaces.scheduling import ProfileResult, SchedulingResult
 from epp.plugins.header_handlers.disagg_headers import DisaggHeadersHandler
+from epp.plugins.header_handlers.prefill_header import PrefillHeaderHandler
 from tests.support.pool import chosen, make_plugin, make_request, make_table
 
 
 def told(result: SchedulingResult, **parameters: str) -> dict[str, str]:
-    """Headers it sets for a decision."""
-    set_headers: dict[str, str] = {}
-    make_plugin(DisaggHeadersHandler, None, parameters).pre_request(make_request(), result, set_headers)
-    return set_headers
+    """Headers that both set for a decision."""
+    by_both: list[dict[str, str]] = []
+    for handler in (DisaggHeadersHandler, PrefillHeaderHandler):
+        set_headers: dict[str, str] = {}
+        make_plugin(handler, None, parameters).pre_request(make_request(), result, set_headers)
+        by_both.append(set_headers)
+    assert by_both[0] == by_both[1]
+    return by_both[0]
 
 
 def decision(**endpoints: tuple[int, ...]) -> SchedulingResult:
