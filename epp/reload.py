@@ -69,6 +69,8 @@ class Reloader:
         self.applied_at = wall_clock()
         self.problems: list[str] = []
         """Why the last text was refused; empty when it was applied."""
+        self.refused_revision = ""
+        """Of the text that ``problems`` are about; empty when it could not be read."""
         self._outcomes = metrics.counter(
             PREFIX + "reloads_total", "Reloads of the configuration by outcome.", ("outcome",)
         )
@@ -94,6 +96,7 @@ class Reloader:
         async with self._lock:
             if self.stopped:
                 return [STOPPING]
+            self.refused_revision = ""
             try:
                 text = await aside(self._read)
                 if is_still is not None and not await aside(is_still):
@@ -102,6 +105,7 @@ class Reloader:
                 if revision == self.revision:
                     self._done("unchanged", [])
                     return []
+                self.refused_revision = revision
                 await self._apply(text, revision)
             except ConfigErrors as errors:
                 return self._done("refused", [str(error) for error in errors.errors])
@@ -110,7 +114,7 @@ class Reloader:
             except Exception as error:  # a defect of ours must not cost the running configuration
                 log.exception("a reload failed")
                 return self._done("failed", [f"internal error: {error}"])
-            self.revision, self.applied_at = revision, self._wall_clock()
+            self.revision, self.applied_at, self.refused_revision = revision, self._wall_clock(), ""
             log.info("configuration %s is running", revision)
             return self._done("applied", [])
 
@@ -131,7 +135,12 @@ class Reloader:
 
     def describe(self) -> dict[str, Any]:
         """JSON-able: what runs since when, and what is wrong with the newest text."""
-        return {"revision": self.revision, "appliedAt": self.applied_at, "refused": self.problems}
+        return {
+            "revision": self.revision,
+            "appliedAt": self.applied_at,
+            "refused": self.problems,
+            "refusedRevision": self.refused_revision if self.problems else "",
+        }
 
     async def _watch(self, file: str, applied: FileSignature) -> None:
         seen = applied

@@ -65,6 +65,8 @@ class Driver(_Section, frozen=True, kw_only=True):
     type: Literal["local"]
     ports: Ports = Ports()
     simulated: Simulated | None = None
+    allow_experimental_plugins: bool = False
+    """Whether the picker takes configurations with plugins of Alpha stability."""
 
 
 class InferencePoolSpec(schema.PoolSpec, frozen=True, kw_only=True):

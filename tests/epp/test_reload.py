@@ -48,7 +48,12 @@ async def test_a_new_text_is_applied_once() -> None:
     assert await source.reloader.reload() == []
     assert await source.reloader.reload() == []
     assert source.applied == [b"two"]
-    assert source.reloader.describe() == {"revision": revision_of(b"two"), "appliedAt": 7.0, "refused": []}
+    assert source.reloader.describe() == {
+        "revision": revision_of(b"two"),
+        "appliedAt": 7.0,
+        "refused": [],
+        "refusedRevision": "",
+    }
     assert (source.counted("applied"), source.counted("unchanged")) == (1, 2)
 
 
@@ -67,6 +72,7 @@ async def test_a_text_that_cannot_run_changes_nothing_and_is_told(
     assert await source.reloader.reload() == problems
     assert source.running == b"one"
     assert source.reloader.describe()["refused"] == problems
+    assert source.reloader.describe()["refusedRevision"] == source.reloader.refused_revision
     assert source.reloader.revision == revision_of(b"one")
     assert source.counted(outcome) == 1
     assert "pointsman_epp_config_last_reload_successful 0" in "".join(source.metrics.expose())

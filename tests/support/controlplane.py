@@ -42,7 +42,11 @@ POOL: dict[str, Any] = {
         "selector": {"matchLabels": {"app": "vllm"}},
         "targetPorts": [{"number": 8000}],
         "appProtocol": "http",
-        "driver": {"type": "local", "ports": {"grpc": 0, "health": 0, "metrics": 0}},
+        "driver": {
+            "type": "local",
+            "ports": {"grpc": 0, "health": 0, "metrics": 0},
+            "allowExperimentalPlugins": False,
+        },
     },
 }
 ENDPOINTS: dict[str, Any] = {

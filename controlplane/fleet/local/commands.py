@@ -34,7 +34,7 @@ def child_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
-def picker(pool: str, ports: PickerPorts, flags: Sequence[str]) -> list[str]:
+def picker(pool: str, ports: PickerPorts, flags: Sequence[str], *, experimental: bool) -> list[str]:
     """The Endpoint Picker of a pool, on loopback without TLS."""
     return [
         *(*POINTSMAN, "epp"),
@@ -46,6 +46,7 @@ def picker(pool: str, ports: PickerPorts, flags: Sequence[str]) -> list[str]:
         *("--host", LOOPBACK),
         "--secure-serving=false",
         *("--drain-timeout", DRAIN),
+        *(("--allow-experimental-plugins",) if experimental else ()),
     ]
 
 

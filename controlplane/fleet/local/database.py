@@ -12,14 +12,16 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeVar
 
 from django.db import Error, connection, reset_queries
 
+from controlplane.core.errors import ServiceError
 from controlplane.fleet import status
-from controlplane.fleet.local.wanted import Wanted, marker, read_wanted
+from controlplane.fleet.local.following import Following, acknowledge
+from controlplane.fleet.local.wanted import Wanted, WantedConfig, marker, read_wanted
 
 T = TypeVar("T")
 
@@ -46,12 +48,17 @@ class Source(Protocol):
         """What runs: pool -> report."""
         ...
 
+    async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
+        """A pool's picker runs a configuration, or refuses it because of problems."""
+        ...
+
 
 class Database:
     """The control plane's own database."""
 
     def __init__(self) -> None:
         self._calls: queue.Queue[tuple[Future[Any], Callable[[], Any]]] = queue.Queue(MAX_WAITING_CALLS)
+        self._following = Following()
         self._runner = f"{socket.gethostname()}:{os.getpid()}"
         threading.Thread(target=self._work, name="fleet database", daemon=True).start()
 
@@ -61,11 +68,15 @@ class Database:
 
     async def wanted(self) -> Wanted:
         """A few queries."""
-        return await self._call(read_wanted)
+        return await self._call(lambda: read_wanted(self._following))
 
     async def report(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
         """One transaction."""
         await self._call(lambda: status.report(self._runner, reports))
+
+    async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
+        """One transaction."""
+        await self._call(lambda: acknowledge(pool, config, problems))
 
     async def _call(self, call: Callable[[], T]) -> T:
         future: Future[T] = Future()
@@ -77,6 +88,8 @@ class Database:
             raise SourceError("the database does not answer") from None
         except Error as error:
             raise SourceError(f"the database refuses: {error}") from error
+        except ServiceError as error:
+            raise SourceError(f"the control plane refuses: {error.message}") from error
 
     def _work(self) -> None:
         while True:

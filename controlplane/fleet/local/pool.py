@@ -18,10 +18,11 @@ from typing import Any, Final
 
 from controlplane.fleet.local import commands
 from controlplane.fleet.local.commands import PickerPorts
+from controlplane.fleet.local.configuration import DEFAULT, ConfigFile
 from controlplane.fleet.local.delivery import Delivery
 from controlplane.fleet.local.probe import MAX_PROBLEMS, Probe
 from controlplane.fleet.local.usage import usage_of
-from controlplane.fleet.local.wanted import WantedPool
+from controlplane.fleet.local.wanted import WantedConfig, WantedPool
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.processes.child import Child, Say, StartError
@@ -58,6 +59,11 @@ class LocalPool:
         self._simulated: Sequence[Any] = ()
         self._seen = FileSignature()
         self._delivered: tuple[WantedPool, Sequence[Any]] | None = None
+        self._config = ConfigFile(folder)
+        self._ready = 0
+        """The picker that was ready when it was last looked at."""
+        self._told: WantedConfig | None = None
+        """The configuration whose fate the control plane knows."""
         self._trouble = ""
         self._wake = asyncio.Event()
 
@@ -69,13 +75,41 @@ class LocalPool:
     @property
     def metrics_port(self) -> int | None:
         """Where the picker tells how it fares, while it runs."""
-        running = PICKER in self._children and self._children[PICKER].pid is not None
-        return self._ports.metrics if self._ports is not None and running else None
+        return self._ports.metrics if self._ports is not None and self._pid(PICKER) else None
 
     @property
     def wanted(self) -> WantedPool | None:
         """What should run."""
         return self._wanted
+
+    @property
+    def is_config_open(self) -> bool:
+        """Whether the picker has to be asked about its configuration."""
+        return self._config.is_trying
+
+    def seen(self, found: Probe) -> None:
+        """Take over what a look at the picker has shown."""
+        self._ready = (self._pid(PICKER) or 0) if found.is_ready else 0
+        try:
+            self._config.judge(found.running, found.refused, found.refusal)
+        except OSError as error:
+            self._note(f"{error.filename}: {error.strerror}")
+
+    def verdict(self) -> tuple[WantedConfig, list[str]] | None:
+        """What became of the wanted configuration, and why it is refused; None when there is no news."""
+        config = None if self._wanted is None else self._wanted.config
+        if config is None or config == self._told or not self._ready:
+            return None
+        problems = self._config.verdict(config.content)
+        return None if problems is None else (config, problems)
+
+    def told(self, config: WantedConfig) -> None:
+        """The control plane knows."""
+        self._told = config
+
+    def _pid(self, name: str) -> int | None:
+        child = self._children.get(name)
+        return None if child is None else child.pid
 
     def want(self, wanted: WantedPool | None) -> None:
         """What should run from now on; None = nothing, and ``run`` ends."""
@@ -133,7 +167,13 @@ class LocalPool:
             await self._stop(PICKER)
             self._release()
             self._ports = self._choose_ports((asked.grpc, asked.health, asked.metrics))
-        await self._ensure(PICKER, commands.picker(self.name, self._ports, self._delivery.flags()))
+        running = self._pid(PICKER)
+        self._config.prepare(running)
+        if running is not None and running == self._ready:
+            self._config.offer(_text(wanted.config), running)
+        flags = ["--config-file", str(self._config.path), *self._delivery.flags()]
+        experimental = wanted.driver.allow_experimental_plugins
+        await self._ensure(PICKER, commands.picker(self.name, self._ports, flags, experimental=experimental))
 
     def _deliver(self, wanted: WantedPool) -> None:
         """Bring the picker's files up to date if there is anything new."""
@@ -221,11 +261,30 @@ class LocalPool:
         return {
             "state": state,
             "ports": None if self._ports is None else self._ports._asdict(),
+            "config": self._shown_config(),
             "picker": _process(picker),
             "simulator": _process(self._children.get(SIMULATOR)),
             "endpoints": found.endpoints,
             "problems": [text[:MAX_TEXT] for text in (*problems, *found.problems)][:MAX_PROBLEMS],
         }
+
+    def _shown_config(self) -> dict[str, Any] | None:
+        """The wanted revision, and why it does not run if it does not."""
+        config = None if self._wanted is None else self._wanted.config
+        if config is None:
+            return None
+        problems = self._config.verdict(config.content)
+        state = "pending" if problems is None else "refused" if problems else "running"
+        return {
+            "document": config.document,
+            "revision": config.revision,
+            "state": state,
+            "problems": [text[:MAX_TEXT] for text in (problems or ())[:MAX_PROBLEMS]],
+        }
+
+
+def _text(config: WantedConfig | None) -> str:
+    return DEFAULT if config is None else config.content
 
 
 def _process(child: Child | None) -> dict[str, Any] | None:

@@ -30,9 +30,15 @@ class Probe(msgspec.Struct, frozen=True):
     endpoints: dict[str, Any] | None = None
     """total, fresh, truncated, items; None when the picker does not tell."""
     problems: list[str] = []
+    running: str = ""
+    """Revision of the configuration that runs."""
+    refused: str = ""
+    """Of the one that was refused last."""
+    refusal: list[str] = []
+    """Why."""
 
 
-async def probe(session: aiohttp.ClientSession, metrics_port: int) -> Probe:
+async def probe(session: aiohttp.ClientSession, metrics_port: int, *, with_config: bool) -> Probe:
     """Ask the picker at this port; an empty answer when it gives none."""
     base = f"http://{LOOPBACK}:{metrics_port}"
     endpoints = f"{base}/debug/endpoints?limit={MAX_ENDPOINTS_SHOWN}"
@@ -42,8 +48,19 @@ async def probe(session: aiohttp.ClientSession, metrics_port: int) -> Probe:
             is_ready = answer.status == 200
         async with session.get(endpoints, timeout=timeout) as answer:
             page = await _read(answer.content)
+        reload: dict[str, Any] = {}
+        if with_config:
+            async with session.get(f"{base}/debug/config", timeout=timeout) as answer:
+                reload = (await _read(answer.content))["reload"]
         problems = [str(text) for text in page["discoveryProblems"][:MAX_PROBLEMS]]
-        return Probe(is_ready, _endpoints(page), problems)
+        return Probe(
+            is_ready,
+            _endpoints(page),
+            problems,
+            reload.get("revision", ""),
+            reload.get("refusedRevision", ""),
+            [str(text) for text in reload.get("refused", [])],
+        )
     except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
         return Probe()
 

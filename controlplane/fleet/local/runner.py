@@ -12,6 +12,7 @@ import contextlib
 import random
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ from dataplane.processes.ports import Ports
 POLL_S: Final = 0.3
 READ_ANYWAY_S: Final = 30.0
 """Longest time between two readings, whatever the marker says."""
-REPORT_S: Final = 2.0
+REPORT_S: Final = 1.0
 PROBES_AT_ONCE: Final = 16
 LOG_CAP_BYTES: Final = 8 << 20
 """Of each process's log; as much again is kept of what was before."""
@@ -150,16 +151,27 @@ class FleetRunner:
             if port is None:
                 return Probe()
             async with room:
-                return await probe(session, port)
+                return await probe(session, port, with_config=pool.is_config_open)
 
         while True:
             pools = list(self._pools.values())
             found = await asyncio.gather(*(look(pool) for pool in pools))
+            for pool, each in zip(pools, found, strict=True):
+                pool.seen(each)
             looked = zip(pools, found, strict=True)
             reports = {pool.name: pool.report(each) for pool, each in looked if pool.wanted is not None}
             with contextlib.suppress(SourceError):  # told by whoever follows the database
                 await self._source.report(reports)
+                await self._acknowledge(pools)
             await asyncio.sleep(REPORT_S)
+
+    async def _acknowledge(self, pools: Sequence[LocalPool]) -> None:
+        """Say what became of configurations; who could not be told is told at the next round."""
+        for pool in pools:
+            if (verdict := pool.verdict()) is not None:
+                config, problems = verdict
+                await self._source.acknowledge(pool.name, config, problems)
+                pool.told(config)
 
     async def _keep_logs_small(self) -> None:
         while True:

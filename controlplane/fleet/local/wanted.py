@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,16 @@ MARKED: Final = 64
 """Newest audit entries that make up the marker: transactions may end in another order than their entries."""
 
 
+class WantedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The revision of a configuration that a pool's picker should run."""
+
+    document: str
+    revision: int
+    rollout: int | None
+    """The rollout that brings it; each one wants to hear what became of it."""
+    content: str
+
+
 class WantedPool(msgspec.Struct, frozen=True, kw_only=True):
     """One pool."""
 
@@ -36,6 +47,8 @@ class WantedPool(msgspec.Struct, frozen=True, kw_only=True):
     """Entries of an endpoints file."""
     objects: list[Any] = []
     """Documents of objectives and rewrites."""
+    config: WantedConfig | None = None
+    """None = the picker's built-in default."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -51,7 +64,11 @@ def marker() -> list[int]:
     return list(AuditEntry.objects.order_by("-id").values_list("id", flat=True)[:MARKED])
 
 
-def read_wanted() -> Wanted:
+Configs = Callable[[Sequence[str]], Mapping[str, WantedConfig | None]]
+"""Pools -> the configuration of each that has one (``controlplane.fleet.local.following``)."""
+
+
+def read_wanted(configs_of: Configs) -> Wanted:
     """What the database says; a few queries, however many pools there are."""
     found = PoolService().rows(ACTOR).filter(driver=LOCAL).order_by("name")
     rows = list(found[:MAX_POOLS])
@@ -64,6 +81,7 @@ def read_wanted() -> Wanted:
         if listed.resolve:
             resolves.setdefault(listed.pool, listed.resolve)
     objects = _objects(names)
+    configs = configs_of(names)
     pools = [
         WantedPool(
             name=row.name,
@@ -71,6 +89,7 @@ def read_wanted() -> Wanted:
             resolve=resolves.get(row.name, {}),
             endpoints=endpoints[row.name],
             objects=objects[row.name],
+            config=configs.get(row.name),
         )
         for row in rows
     ]

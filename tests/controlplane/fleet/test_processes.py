@@ -130,7 +130,12 @@ def answers_with_a_replica(report: dict[str, Any]) -> bool:
 
 def objects(report: dict[str, Any]) -> str:
     """The objectives that the picker has."""
-    url = f"http://127.0.0.1:{report['ports']['metrics']}/debug/objects"
+    return page(report, "/debug/objects")
+
+
+def page(report: dict[str, Any], path: str) -> str:
+    """What the picker shows there."""
+    url = f"http://127.0.0.1:{report['ports']['metrics']}{path}"
     with urllib.request.urlopen(url, timeout=20) as answer:
         return str(answer.read().decode())
 
@@ -169,6 +174,53 @@ def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) 
         fleet.request("pools/llama", "DELETE", 1)
         eventually(lambda: not any(map(is_running, pids(second))))
         eventually(lambda: not (tmp_path / "state/fleet/pools/llama").exists())
+
+
+CONFIG = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+metadata: {name: chat, annotations: {pointsman.dev/pools: llama}}
+plugins: [{type: queue-scorer}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer, weight: 3}]}]
+"""
+
+
+def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    with serving(command, tmp_path / "log"), running(command, tmp_path / "fleet.log") as fleet:
+        command.says("apply", "-", text=POOL)
+        first = fleet.report(is_ready)
+        assert first["config"] is None
+        command.says("apply", "-", text=CONFIG)
+        applied = fleet.report(lambda report: report["config"] is not None and is_running_config(report))
+        assert '"queue-scorer": "queue-scorer"' in page(applied, "/debug/config")
+        eventually(lambda: stage(fleet) == "complete")
+
+        refused = CONFIG + "dataLayer: {discovery: {pluginRef: file-discovery}}\n"
+        refused = refused.replace(
+            "[{type: queue-scorer}]",
+            "[{type: queue-scorer}, {type: file-discovery, parameters: {path: /nowhere}}]",
+        )
+        command.says("apply", "-", text=refused)
+        eventually(lambda: stage(fleet) == "halted")
+        (worker,) = fleet.request("endpointpickerconfigs/chat/rollout")["workers"]
+        assert (worker["worker"], worker["outcome"]) == ("llama", "rejected")
+        assert worker["problems"] == [
+            {"path": "--endpoints-file", "message": "excludes dataLayer.discovery of the configuration"}
+        ]
+        os.kill(applied["picker"]["pid"], signal.SIGKILL)
+        after = fleet.report(lambda report: report["picker"]["restarts"] == 1 and is_ready(report))
+        assert '"queue-scorer": "queue-scorer"' in page(after, "/debug/config")
+        assert answers_with_a_replica(after)
+
+
+def is_running_config(report: dict[str, Any]) -> bool:
+    return bool(report["config"]["state"] == "running" and is_ready(report))
+
+
+def stage(fleet: Fleet) -> str:
+    """How far the newest rollout is."""
+    return str(fleet.request("endpointpickerconfigs/chat/rollout")["stage"])
 
 
 def test_pickers_outlive_the_control_plane_and_end_with_their_runner(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from controlplane.fleet.local.pool import LocalPool
 from controlplane.fleet.local.probe import Probe
 from controlplane.fleet.local.runner import FleetRunner
 from controlplane.fleet.local.usage import usage_of
-from controlplane.fleet.local.wanted import Wanted, WantedPool
+from controlplane.fleet.local.wanted import Wanted, WantedConfig, WantedPool
 from controlplane.fleet.specs import Driver
 from controlplane.fleet.specs import Ports as WantedPorts
 from dataplane.processes import child
@@ -37,7 +37,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 @pytest.fixture(autouse=True)
 def sleepers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pickers sleep; nothing waits for a real interval."""
-    monkeypatch.setattr(commands, "picker", lambda pool, ports, flags: [*SLEEPER, pool, str(ports.grpc)])
+    monkeypatch.setattr(commands, "picker", lambda pool, ports, *_, **__: [*SLEEPER, pool, str(ports.grpc)])
     monkeypatch.setattr(child, "BACKOFF_FIRST_S", 0.01)
     monkeypatch.setattr(runner, "POLL_S", 0.01)
     monkeypatch.setattr(runner, "REPORT_S", 0.01)
@@ -68,6 +68,7 @@ class Source:
         self.pools = list(pools)
         self.is_gone = False
         self.told: dict[str, Any] = {}
+        self.acknowledged: list[tuple[str, int, list[str]]] = []
 
     def want(self, *pools: WantedPool) -> None:
         self.pools, self.version = list(pools), self.version + 1
@@ -84,6 +85,9 @@ class Source:
         if self.is_gone:
             raise SourceError("the database is gone")
         self.told = dict(reports)
+
+    async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
+        self.acknowledged.append((pool, config.revision, list(problems)))
 
     def pid(self, name: str) -> int | None:
         """The picker's process as it was told."""
@@ -219,7 +223,7 @@ async def test_a_picker_that_cannot_start_is_told_with_its_last_words(
 ) -> None:
     monkeypatch.setattr(child, "BACKOFF_FIRST_S", 600.0)
     failing = [sys.executable, "-c", "print('first'); print('no such flag'); raise SystemExit(2)"]
-    monkeypatch.setattr(commands, "picker", lambda pool, ports, flags: failing)
+    monkeypatch.setattr(commands, "picker", lambda *_, **__: failing)
     async with one_pool(wanted(), tmp_path / "a") as (pool, _):
         await eventually(lambda: pool.report(Probe())["state"] == "down")
         report = pool.report(Probe())
