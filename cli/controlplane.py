@@ -16,6 +16,7 @@ from cli.arguments import Parser, Run, Subparsers
 from dataplane.errors import ConfigError
 
 DEFAULT_PORT = 8800
+DEFAULT_XDS_PORT = 18000
 FAILED = 1
 FIRST_TOKEN = "first"  # noqa: S105 - the token's name
 
@@ -40,9 +41,22 @@ def add_parser(subparsers: Subparsers) -> None:
         "--state-dir", type=Path, metavar="DIR", help="files and logs (default: fleet in $POINTSMAN_STATE)"
     )
     fleet.set_defaults(run=partial(with_django, run_fleet))
+    xds = commands.add_parser("serve-xds", help="send workers their configuration")
+    xds.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    xds.add_argument(
+        "--port", type=int, default=DEFAULT_XDS_PORT, help=f"default: {DEFAULT_XDS_PORT}; 0 = any"
+    )
+    xds.add_argument(
+        "--tls-cert", default="", metavar="FILE", help="certificate chain, PEM; without it no TLS"
+    )
+    xds.add_argument("--tls-key", default="", metavar="FILE", help="its key, PEM")
+    xds.add_argument(
+        "--client-ca", default="", metavar="FILE", help="authorities of workers' certificates, PEM"
+    )
+    xds.set_defaults(run=partial(with_django, run_serve_xds))
     user = commands.add_parser("user", help="let somebody in, or change the role")
     user.add_argument("name")
-    user.add_argument("--role", default="viewer", choices=["viewer", "operator", "admin"])
+    user.add_argument("--role", default="viewer", choices=["worker", "viewer", "operator", "admin"])
     user.set_defaults(run=partial(with_django, run_user))
     token = commands.add_parser("token", help="a new API token for a user, shown once")
     token.add_argument("user")
@@ -112,6 +126,41 @@ def run_serve(arguments: argparse.Namespace) -> int:
         server_header=False,
         lifespan="off",
     )
+    return 0
+
+
+def run_serve_xds(arguments: argparse.Namespace) -> int:
+    """Serve workers until a signal ends it."""
+    import logging
+
+    from controlplane.xds.run import run
+    from controlplane.xds.server import XdsOptions
+    from dataplane.observability import logs
+
+    wrong = ""
+    if not 0 <= arguments.port <= 65535:
+        wrong = f"--port: {arguments.port} is no port"
+    elif bool(arguments.tls_cert) != bool(arguments.tls_key):
+        wrong = "--tls-cert and --tls-key need one another"
+    elif arguments.client_ca and not arguments.tls_cert:
+        wrong = "--client-ca needs --tls-cert: certificates are shown over TLS only"
+    if wrong:
+        sys.stderr.write(f"pointsman controlplane serve-xds: error: {wrong}\n")
+        return 2
+    logs.configure(logging.INFO, json=False)
+    try:
+        run(
+            XdsOptions(
+                host=arguments.host,
+                port=arguments.port,
+                cert_file=arguments.tls_cert,
+                key_file=arguments.tls_key,
+                client_ca_file=arguments.client_ca,
+            )
+        )
+    except ConfigError as error:
+        sys.stderr.write(f"pointsman controlplane serve-xds: error: {error}\n")
+        return 2
     return 0
 
 

@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "controlplane.tenancy",
     "controlplane.configs",
     "controlplane.providers",
+    "controlplane.xds",
     "rest_framework",
     "drf_spectacular",
     "django.contrib.auth",

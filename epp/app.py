@@ -4,8 +4,8 @@ Start: configuration -> plugin graph -> endpoints -> listeners. Nothing listens 
 known to be good, and readiness turns true only when the endpoints are known. A mistake in flags,
 configuration or ports ends the start with every mistake said and exit code 2.
 
-Between: the configuration file and the object files are followed (``epp.reload``, ``epp.objects.following``);
-SIGHUP reads them at once.
+Between: the configuration file and the objects are followed (``epp.reload``, ``epp.objects.source``); SIGHUP
+reads files at once.
 
 End: SIGTERM or SIGINT makes readiness false, tells Envoy by GOAWAY, lets running streams finish within
 ``--drain-timeout`` and exits 0. A second signal stops at once.
@@ -49,10 +49,8 @@ from epp.handler import PickerHandler
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.metrics import EppMetrics
-from epp.objects.documents import Scope
-from epp.objects.files import ObjectFiles
-from epp.objects.following import ObjectFollower
 from epp.objects.snapshot import ObjectHolder
+from epp.objects.source import object_source
 from epp.options import EppOptions
 from epp.reload import STOPPING, Reloader, revision_of
 from epp.resilience.guard import Guard
@@ -164,7 +162,7 @@ class Picker:
         self.assembler.connect(self.current)
         self.guard.configure(self.current.graph.config.resilience)
         self.reloader = Reloader(lambda: read_config(options), self._apply, revision, self.metrics.numbers)
-        self.object_files = self._object_files()
+        self.object_source = object_source(options, self.objects, self.metrics.numbers, self.handle.rng)
         self.handler = PickerHandler(
             self.current.director,
             self.metrics,
@@ -191,13 +189,6 @@ class Picker:
         self.admin = AdminServer(
             options.metrics_host, options.metrics_port, self._pages(), tls=_metrics_tls(options)
         )
-
-    def _object_files(self) -> ObjectFollower | None:
-        options = self.options
-        if not options.objects_file:
-            return None
-        scope = Scope(options.pool_name, options.pool_group, options.pool_namespace)
-        return ObjectFollower(ObjectFiles(options.objects_file, scope), self.objects, self.metrics.numbers)
 
     def _load(self, text: bytes) -> PluginGraph:
         return load_graph(
@@ -284,9 +275,9 @@ class Picker:
                 "flags": self.options.shown(),
             },
             objects=lambda limit: (
-                {"message": "there are no objects: --objects-file names no file"}
-                if self.object_files is None
-                else self.object_files.describe(
+                {"message": "there are no objects: neither --objects-file nor --xds-server says from where"}
+                if self.object_source is None
+                else self.object_source.describe(
                     limit, (endpoint.spec.port for endpoint in self.table.all().endpoints)
                 )
             ),
@@ -304,8 +295,8 @@ class Picker:
         try:
             await self.current.discovery.load()
             self.guard.settle()
-            if self.object_files is not None:
-                await self.object_files.load()
+            if self.object_source is not None:
+                await self.object_source.load()
             await self.admin.start()
             await self.health_server.start()
             await self.server.start()
@@ -316,8 +307,8 @@ class Picker:
             raise
         if self.options.config_file and self.options.watch_config:
             self.reloader.watch(self.options.config_file, self._config_seen)
-        if self.object_files is not None:
-            self.object_files.watch()
+        if self.object_source is not None:
+            self.object_source.watch()
         self.health.set(ENDPOINTS_KNOWN, holds=True)
         log.info(
             "serving pool %s: ext_proc on %s, health on port %d, metrics on port %d, %d endpoints",
@@ -331,7 +322,7 @@ class Picker:
     async def reload(self) -> list[str]:
         """Read every file that is followed but the endpoints; what is wrong with them."""
         problems = await self.reloader.reload()
-        return problems + ([] if self.object_files is None else await self.object_files.reload())
+        return problems + ([] if self.object_source is None else await self.object_source.reload())
 
     async def drain(self) -> None:
         """Refuse new work, let running streams finish within the drain timeout."""
@@ -340,8 +331,8 @@ class Picker:
     async def stop(self) -> None:
         """End every part. Safe in any state."""
         await self.reloader.stop()
-        if self.object_files is not None:
-            await self.object_files.stop()
+        if self.object_source is not None:
+            await self.object_source.stop()
         await self.server.stop()
         await self.current.discovery.stop()
         self.current.scraper.stop()

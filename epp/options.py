@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +23,8 @@ from dataplane.observability.logs import TRACE, level_of_verbosity
 MIN_REFRESH_S: Final = 0.05
 MAX_REQUEST_BODY: Final = 1 << 30
 MAX_DECISION_LOG: Final = 100_000
+NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}", re.ASCII)
+
 MAX_SOCKET_PATH: Final = 107
 """Bytes of a Unix socket's path that the system takes."""
 
@@ -68,6 +71,13 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("config-text", Kind.TEXT, "", "the EndpointPickerConfig itself"),
     Flag("watch-config", Kind.SWITCH, "true", "take a changed --config-file without a restart"),
     Flag("objects-file", Kind.TEXT, "", "file or folder with objectives and model rewrites, watched"),
+    Flag("xds-server", Kind.TEXT, "", "host:port of a control plane that sends the objects"),
+    Flag("xds-token-file", Kind.TEXT, "", "file with the API token for the control plane"),
+    Flag("xds-ca", Kind.TEXT, "", "authorities of the control plane's certificate, PEM; empty = no TLS"),
+    Flag("xds-cert", Kind.TEXT, "", "certificate shown to the control plane, PEM file"),
+    Flag("xds-key", Kind.TEXT, "", "its key, PEM file"),
+    Flag("xds-cache", Kind.TEXT, "", "file that keeps what the control plane sent last"),
+    Flag("xds-node-id", Kind.TEXT, "", "name towards the control plane; empty = host name and port"),
     Flag("endpoints-file", Kind.TEXT, "", "file with the endpoints, watched; instead of dataLayer.discovery"),
     Flag("allow-experimental-plugins", Kind.SWITCH, "false", "accept plugins of Alpha stability"),
     Flag("external-plugins", Kind.SWITCH, "true", "load the plugins of installed packages"),
@@ -138,6 +148,15 @@ class EppOptions:
     watch_config: bool = True
     endpoints_file: str = ""
     objects_file: str = ""
+    xds_server: str = ""
+    """When set, the objects come from there."""
+    xds_token_file: str = ""
+    xds_ca: str = ""
+    """When set, the control plane is spoken to over TLS."""
+    xds_cert: str = ""
+    xds_key: str = ""
+    xds_cache: str = ""
+    xds_node_id: str = ""
     allow_experimental_plugins: bool = False
     external_plugins: bool = True
     drain_timeout: float = 30.0
@@ -187,6 +206,7 @@ def parse_args(argv: Sequence[str]) -> EppOptions:
     _refuse_absent(values)
     _check_ports(values)
     _check_values(values)
+    _check_xds(values)
     warnings = _warnings(given)
     interval = values["refresh-metrics-interval"]
     if interval < MIN_REFRESH_S:
@@ -261,6 +281,24 @@ def _check_values(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{values['zap-encoder']!r} is no log format; use console or json", path="--zap-encoder"
         )
+
+
+def _check_xds(values: Mapping[str, Any]) -> None:
+    server = values["xds-server"]
+    if server and values["objects-file"]:
+        raise ConfigError("excludes --objects-file; objects come from one place", path="--xds-server")
+    names = ("token-file", "ca", "cert", "key", "cache", "node-id")
+    for name in (f"xds-{name}" for name in names):
+        if values[name] and not server:
+            raise ConfigError("needs --xds-server, the control plane it is meant for", path=f"--{name}")
+    for name, other in (("xds-cert", "xds-key"), ("xds-key", "xds-cert"), ("xds-cert", "xds-ca")):
+        if values[name] and not values[other]:
+            raise ConfigError(f"needs --{other}", path=f"--{name}")
+    host, colon, port = server.rpartition(":")
+    if server and not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigError(f"{server!r} is not host:port", path="--xds-server")
+    if values["xds-node-id"] and not NODE_ID.fullmatch(values["xds-node-id"]):
+        raise ConfigError("may have letters, digits and . _ : -, at most 253", path="--xds-node-id")
 
 
 def _share(values: Mapping[str, Any], name: str) -> float:

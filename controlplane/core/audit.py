@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from controlplane.core import changes
 from controlplane.core.models import AuditEntry
 from controlplane.core.roles import Actor
 
@@ -13,7 +14,7 @@ Document = dict[str, Any]
 def record(
     actor: Actor, action: str, kind: str, name: str, *, before: Document | None, after: Document | None
 ) -> None:
-    """One entry. The documents must be free of secrets."""
+    """One entry; the change is noticed when its transaction is committed. Documents must hold no secrets."""
     AuditEntry.objects.create(
         actor=actor.name,
         channel=actor.channel,
@@ -23,3 +24,4 @@ def record(
         before=before,
         after=after,
     )
+    changes.bump()

@@ -56,6 +56,12 @@ class AuditEntry(models.Model):
         indexes = [models.Index("kind", "name", name="audit_by_object")]
 
 
+class ChangeCounter(models.Model):
+    """One row whose number rises in every transaction that changes anything; see ``changes``."""
+
+    number = models.PositiveBigIntegerField(default=0)
+
+
 class Resource(models.Model):
     """A configured object: a name, labels, and a version that rises with every change."""
 

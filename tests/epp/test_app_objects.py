@@ -111,4 +111,6 @@ async def test_without_the_flag_the_page_says_so(tmp_path: Path) -> None:
     file = tmp_path / "endpoints.yaml"
     file.write_text("endpoints: [{name: a, address: 127.0.0.1, port: 1}]")
     picker = Picker(parse_args([f"--endpoints-file={file}"]))
-    assert picker._pages().objects(1) == {"message": "there are no objects: --objects-file names no file"}
+    assert picker._pages().objects(1) == {
+        "message": "there are no objects: neither --objects-file nor --xds-server says from where"
+    }

@@ -95,6 +95,20 @@ def test_all_kinds_of_flags_reach_the_options():
     )
 
 
+def test_a_control_plane_is_named_with_all_that_it_needs():
+    files = ["--xds-token-file=t", "--xds-ca=a", "--xds-cert=c", "--xds-key=k", "--xds-cache=l"]
+    options = parse_args(["--xds-server=[::1]:18000", *files, "--xds-node-id=n"])
+    assert options == EppOptions(
+        xds_server="[::1]:18000",
+        xds_token_file="t",
+        xds_ca="a",
+        xds_cert="c",
+        xds_key="k",
+        xds_cache="l",
+        xds_node_id="n",
+    )
+
+
 def test_the_metrics_port_can_have_an_address_of_its_own():
     options = parse_args(["--host=10.0.0.1", "--metrics-host=127.0.0.1"])
     assert (options.host, options.metrics_host) == ("10.0.0.1", "127.0.0.1")
@@ -155,6 +169,14 @@ def test_the_metrics_port_can_have_an_address_of_its_own():
             "--ha-enable-leader-election: this build elects no leader; run one",
         ),
         (["--metrics-client-ca-file=/c"], "--metrics-client-ca-file: needs --metrics-cert-dir"),
+        (["--xds-server=c:1", "--objects-file=o"], "--xds-server: excludes --objects-file"),
+        (["--xds-server=c"], "--xds-server: 'c' is not host:port"),
+        (["--xds-server=c:0"], "--xds-server: 'c:0' is not host:port"),
+        (["--xds-cache=f"], "--xds-cache: needs --xds-server, the control plane it is meant for"),
+        (["--xds-server=c:1", "--xds-cert=f", "--xds-ca=f"], "--xds-cert: needs --xds-key"),
+        (["--xds-server=c:1", "--xds-key=f", "--xds-ca=f"], "--xds-key: needs --xds-cert"),
+        (["--xds-server=c:1", "--xds-key=f", "--xds-cert=f"], "--xds-cert: needs --xds-ca"),
+        (["--xds-server=c:1", "--xds-node-id=a b"], "--xds-node-id: may have letters, digits and . _ : -"),
         (
             ["--lora-info-metric=x"],
             "--lora-info-metric: was removed: name the series of your engine in core-metrics-extractor",

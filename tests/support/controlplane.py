@@ -214,5 +214,6 @@ def client(role: Role = Role.ADMIN) -> APIClient:
     """A client with a token of a user of this role."""
     user = users.put(users.SYSTEM, f"a-{role}", role)
     found = APIClient()
-    found.credentials(HTTP_AUTHORIZATION=f"Bearer {tokens.issue(users.SYSTEM, user, 'test').text}")
+    issued = tokens.issue(users.SYSTEM, user, f"test-{user.tokens.count()}")
+    found.credentials(HTTP_AUTHORIZATION=f"Bearer {issued.text}")
     return found

@@ -9,6 +9,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Server(NamedTuple):
+    """A process that serves."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    """As its log says it."""
 
 
 class Command:
@@ -43,25 +52,32 @@ class Command:
         assert (done.returncode, done.stdout) == (1, "")
         return done.stderr
 
+    @contextmanager
+    def serves(self, log: Path, *arguments: str, port: str = "0") -> Iterator[Server]:
+        """A server of the control plane that runs until the block ends, and then ends in order."""
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "cli.main", "controlplane", *arguments, "--port", port],
+                env=self.environment,
+                stderr=output,
+                stdout=output,
+            )
+        try:
+            yield Server(process, address(process, log))
+            process.terminate()
+            assert process.wait(20) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
 
 @contextmanager
 def serving(command: Command, log: Path) -> Iterator[Command]:
     """A control plane that answers, and its administrator's token in the environment."""
     first = command.says("controlplane", "init")
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "controlplane", "serve", "--port", "0"],
-            env=command.environment,
-            stderr=output,
-            stdout=output,
-        )
-    try:
-        url = address(process, log)
-        command.environment |= {"POINTSMAN_URL": url, "POINTSMAN_TOKEN": first.splitlines()[-1]}
+    with command.serves(log, "serve") as server:
+        command.environment |= {"POINTSMAN_URL": server.address, "POINTSMAN_TOKEN": first.splitlines()[-1]}
         yield command
-    finally:
-        process.terminate()
-        assert process.wait(20) == 0
 
 
 def address(process: subprocess.Popen[bytes], log: Path) -> str:

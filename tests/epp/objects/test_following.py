@@ -14,7 +14,8 @@ from dataplane.observability.exposition import MetricSet
 from epp.objects import following
 from epp.objects.documents import Scope
 from epp.objects.files import ObjectFiles, Reading
-from epp.objects.following import MAX_LOGGED, MAX_SAID, ObjectFollower
+from epp.objects.following import ObjectFollower
+from epp.objects.keeping import MAX_LOGGED, MAX_SAID
 from epp.objects.snapshot import NO_OBJECTS, ObjectHolder
 from tests.epp.datalayer.model_server import until
 from tests.epp.objects.test_files import objective

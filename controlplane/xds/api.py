@@ -1,0 +1,98 @@
+"""Workers over HTTP: who is there, and what each made of its configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.urls import URLPattern, path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from controlplane.core.api import openapi
+from controlplane.core.api.pages import MAX_LIMIT, page
+from controlplane.core.api.resources import actor_of
+from controlplane.xds import workers
+
+_TEXT: Final = {"type": "string"}
+_MOMENT: Final = {"type": "string", "format": "date-time"}
+_PROBLEM: Final = {
+    "type": "object",
+    "required": ["path", "message"],
+    "properties": {"path": _TEXT, "message": _TEXT},
+}
+_ANSWER: Final = {
+    "type": "object",
+    "required": ["type", "outcome", "version", "inUse", "message", "problems", "at"],
+    "properties": {
+        "type": _TEXT,
+        "outcome": {"type": "string", "enum": ["ack", "nack"]},
+        "version": {"type": "string", "description": "of the set that was sent"},
+        "inUse": {"type": "string", "description": "version in use after it; empty = none"},
+        "message": _TEXT,
+        "problems": {"type": "array", "items": _PROBLEM},
+        "at": _MOMENT,
+    },
+}
+_WORKER: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["id", "pool", "user", "metadata", "connected", "connectedAt", "seenAt", "types"],
+    "properties": {
+        "id": _TEXT,
+        "pool": _TEXT,
+        "user": _TEXT,
+        "metadata": {"type": "object"},
+        "connected": {"type": "boolean"},
+        "connectedAt": _MOMENT,
+        "seenAt": _MOMENT,
+        "types": {"type": "array", "items": _ANSWER, "description": "the last answer for each type"},
+    },
+}
+_FULLY: Final = {
+    **_WORKER,
+    "required": [*_WORKER["required"], "answers"],
+    "properties": {**_WORKER["properties"], "answers": {"type": "array", "items": _ANSWER}},
+}
+_FILTERS: Final = {"pool": "pool", "id": "node_id", "user": "user"}
+_ORDERS: Final = {"id": "node_id", "pool": "pool", "seen": "seen_at"}
+
+
+class WorkersView(APIView):
+    """All workers."""
+
+    @extend_schema(
+        operation_id="workers_list",
+        tags=["workers"],
+        parameters=[
+            OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}),
+            OpenApiParameter("offset", {"type": "integer", "minimum": 0}),
+            OpenApiParameter(
+                "order",
+                {"type": "string", "enum": [f"{sign}{name}" for name in _ORDERS for sign in ("", "-")]},
+            ),
+            *(OpenApiParameter(name, str) for name in _FILTERS),
+        ],
+        responses=openapi.answers({200: openapi.page(_WORKER)}, 422),
+    )
+    def get(self, request: Request) -> Response:
+        """By name, unless another order is asked for."""
+        rows = workers.rows(actor_of(request))
+        return Response(page(request, rows, workers.describe, orders=_ORDERS, filters=_FILTERS))
+
+
+class WorkerView(APIView):
+    """One worker."""
+
+    @extend_schema(
+        operation_id="workers_get", tags=["workers"], responses=openapi.answers({200: _FULLY}, 404)
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """With its last answers, newest first."""
+        return Response(workers.describe_fully(workers.find(actor_of(request), name)))
+
+
+urlpatterns: Final[list[URLPattern]] = [
+    path("workers", WorkersView.as_view(), name="workers-list"),
+    path("workers/<str:name>", WorkerView.as_view(), name="workers-one"),
+]

@@ -1,0 +1,207 @@
+"""Brings what the database says to the streams of workers, and what workers say to the database.
+
+One loop looks at the change counter every ``POLL_S``; only when it has moved are the pools that somebody
+subscribes to read again, and only streams whose pool has changed are woken. All work on the database runs in
+one thread, one call at a time; what workers say is gathered in between and written together. A database that
+cannot be reached stops none of it: streams keep what they have, and the loop tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from django.db import close_old_connections
+
+from controlplane.core import changes, tokens
+from controlplane.core.roles import Action, Actor, Channel
+from controlplane.xds import resources, workers
+from controlplane.xds.subscriptions import Answer, Snapshot, Subscriptions
+from dataplane.xds.messages import Node
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+POLL_S: Final = 0.25
+PRESENT_EVERY_S: Final = 10.0
+"""How often workers that are there are noted, and their tokens looked at again."""
+FORGET_EVERY_S: Final = 3600.0
+MAX_GATHERED: Final = 50_000
+"""Answers that wait for the database; beyond it the oldest are dropped, and said."""
+KIND: Final = "Worker"
+
+
+class Session:
+    """One stream of one worker. Owned by the event loop."""
+
+    def __init__(self, node: Node, token: str, actor: Actor) -> None:
+        self.node = node
+        self.token = token
+        self.actor = actor
+        self.subscriptions = Subscriptions()
+        self.wake = asyncio.Event()
+        """Set when something may be due."""
+        self.ended = ""
+        """Why the server ends the stream; empty = it does not."""
+
+    def end(self, why: str) -> None:
+        """Have the stream ended."""
+        self.ended = why
+        self.wake.set()
+
+
+class Hub:
+    """All streams of one server."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
+        self._sessions: dict[str, set[Session]] = {}
+        """Pool -> its streams."""
+        self._snapshots: dict[str, Snapshot] = {}
+        """Pool -> what there is for it; of pools with streams."""
+        self._number = -1
+        self._failing = False
+        self._answers: list[tuple[str, Answer]] = []
+        self._left: set[str] = set()
+
+    async def in_database(self, call: Callable[[], T]) -> T:
+        """What ``call`` returns, run in the database's thread."""
+
+        def run() -> T:
+            close_old_connections()
+            return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All open streams."""
+        return [session for sessions in self._sessions.values() for session in sessions]
+
+    async def recognise(self, token: str) -> Actor | None:
+        """Whose token this is, if it may subscribe."""
+        found = await self.in_database(lambda: tokens.recognise(token, Channel.AUTOMATION))
+        return found[1] if found is not None and found[1].may(Action.FOLLOW, KIND) else None
+
+    async def join(self, session: Session) -> None:
+        """A stream begins."""
+        pool, node, user = session.node.cluster, session.node, session.actor.name
+        await self.in_database(lambda: workers.arrived(node, user))
+        self._left.discard(node.id)
+        self._sessions.setdefault(pool, set()).add(session)
+        if pool not in self._snapshots:
+            await self._refresh(frozenset((pool,)))
+        session.wake.set()
+
+    def leave(self, session: Session) -> None:
+        """A stream is over; the last of a pool takes its snapshot along."""
+        pool = session.node.cluster
+        sessions = self._sessions.get(pool, set())
+        sessions.discard(session)
+        if not any(other.node.id == session.node.id for other in sessions):
+            self._left.add(session.node.id)
+        if not sessions:
+            self._sessions.pop(pool, None)
+            self._snapshots.pop(pool, None)
+
+    def snapshot(self, pool: str) -> Snapshot | None:
+        """What there is for a pool now; None before it has been read."""
+        return self._snapshots.get(pool)
+
+    def answered(self, session: Session, answer: Answer) -> None:
+        """Keep what a worker said."""
+        if len(self._answers) >= MAX_GATHERED:
+            log.warning("the database takes no answers: %d are dropped", MAX_GATHERED // 2)
+            del self._answers[: MAX_GATHERED // 2]
+        self._answers.append((session.node.id, answer))
+        if answer.refusal is not None:
+            log.warning("%s refused %s: %s", session.node.id, answer.version, answer.refusal.message)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        noted = forgotten = time.monotonic()
+        while True:
+            await asyncio.sleep(POLL_S)
+            now = time.monotonic()
+            try:
+                await self._look()
+                await self._write()
+                if now - noted >= PRESENT_EVERY_S:
+                    noted = now
+                    await self._note()
+                if now - forgotten >= FORGET_EVERY_S:
+                    forgotten = now
+                    await self.in_database(workers.forget)
+            except Exception as error:  # whatever the matter is with the database, streams stay
+                if not self._failing:
+                    log.exception("the database fails; streams keep what they have: %s", error)
+                self._failing = True
+            else:
+                self._failing = False
+
+    async def stop(self) -> None:
+        """Write what is left to be written."""
+        try:
+            await self._write()
+        except Exception as error:  # the end of the process does not wait for the database
+            log.exception("not everything workers said is kept: %s", error)
+        self._thread.shutdown(wait=False)
+
+    async def _look(self) -> None:
+        """Read what has changed, if anything has."""
+        number = await self.in_database(changes.current)
+        ahead = max((session.subscriptions.ahead for session in self.sessions), default=0)
+        if ahead > number:
+            log.warning("workers use version %d, the database is at %d: it goes on from there", ahead, number)
+            await self.in_database(lambda: changes.raise_to(ahead))
+        elif number == self._number:
+            return
+        await self._refresh(frozenset(self._sessions))
+
+    async def _refresh(self, pools: frozenset[str]) -> None:
+        """Read these pools, and wake the streams for which that may mean something."""
+        number, built = await self.in_database(lambda: resources.build(pools))
+        if pools.issuperset(self._sessions):
+            self._number = number
+        woken = 0
+        for pool, found in built.items():
+            sessions, before = self._sessions.get(pool), self._snapshots.get(pool)
+            if not sessions or (before is not None and before.number > number):
+                continue
+            self._snapshots[pool] = Snapshot(number, found)
+            for session in sessions:
+                if before is None or before.resources != found or session.subscriptions.ahead > before.number:
+                    session.wake.set()
+                    woken += 1
+        if woken:
+            log.info("change %d: %d streams may need something", number, woken)
+
+    async def _write(self) -> None:
+        """Write what workers said and who has left."""
+        answers, left = self._answers, self._left
+        if answers:
+            self._answers = []
+            try:
+                await self.in_database(lambda: workers.answered(answers))
+            except BaseException:
+                self._answers[:0] = answers
+                raise
+        if left:
+            self._left = set()
+            await self.in_database(lambda: workers.left(left))
+
+    async def _note(self) -> None:
+        """Note who is there, and end the streams of tokens that hold no more."""
+        there = {session.node.id for session in self.sessions}
+        await self.in_database(lambda: workers.present(there))
+        await self.in_database(workers.prune)
+        for token in {session.token for session in self.sessions}:
+            if await self.recognise(token) is None:
+                for session in self.sessions:
+                    if session.token == token:
+                        session.end("the token does not hold any more")

@@ -1,0 +1,32 @@
+"""The discovery server as a process: listens until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+
+from controlplane.xds.server import XdsOptions, XdsServer
+from dataplane.addresses import host_port
+
+log = logging.getLogger(__name__)
+
+
+def run(options: XdsOptions) -> None:
+    """Serve until SIGTERM or SIGINT. ``ConfigError`` when it cannot begin."""
+    asyncio.run(_serve(options))
+
+
+async def _serve(options: XdsOptions) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = XdsServer(options)
+    await server.start()
+    try:
+        log.info("xDS running on %s", host_port(options.host, server.port))
+        await stop.wait()
+        log.info("draining: %d streams", len(server.hub.sessions))
+    finally:
+        await server.stop()

@@ -1,0 +1,218 @@
+"""The discovery service: gRPC streams in, state-of-the-world answers out.
+
+Each stream has one reader, which takes in requests, and one writer, which sends what is due; both only look
+at the stream's ``Subscriptions``. Streams, requests and what is sent at once are capped. When the process is
+told to end, streams end in order and their workers come back to whoever is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+from django.db import DatabaseError
+
+from controlplane.xds.hub import Hub, Session
+from controlplane.xds.subscriptions import ProtocolError
+from dataplane.addresses import host_port
+from dataplane.errors import ConfigError
+from dataplane.xds.codec import decode_request, encode_response
+from dataplane.xds.messages import ADS_METHOD, Node, Request
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES: Final = 4 << 20
+MAX_STREAMS: Final = 10_000
+SENT_AT_ONCE: Final = 64
+"""Responses being encoded and written at one moment."""
+WRITE_S: Final = 10.0
+"""How long a worker may take to read one response: it holds one of the places."""
+DRAIN_S: Final = 5.0
+FIRST_REQUEST_S: Final = 30.0
+"""How long a stream may stay silent at first."""
+
+_NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}", re.ASCII)
+_POOL: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_BEARER: Final = "bearer "
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.so_reuseport", 0),
+)
+Context = Any
+"""``grpc.aio.ServicerContext`` of requests and responses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XdsOptions:
+    """Where and how to listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    cert_file: str = ""
+    key_file: str = ""
+    """Both empty: no TLS."""
+    client_ca_file: str = ""
+    """Only clients with a certificate of these authorities are served."""
+
+
+class XdsServer:
+    """Owns the port, the hub and all streams."""
+
+    def __init__(self, options: XdsOptions) -> None:
+        self._options = options
+        self.hub = Hub()
+        self._server = grpc.aio.server(options=_OPTIONS)
+        self._sending = asyncio.Semaphore(SENT_AT_ONCE)
+        self._streams = 0
+        self._loop: asyncio.Task[None] | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen. ``ConfigError`` when the port or a file cannot be had."""
+        handler = grpc.stream_stream_rpc_method_handler(
+            self._stream, request_deserializer=decode_request, response_serializer=encode_response
+        )
+        service, _, method = ADS_METHOD.removeprefix("/").partition("/")
+        generic = grpc.method_handlers_generic_handler(service, {method: handler})
+        self._server.add_generic_rpc_handlers((generic,))
+        options = self._options
+        address = host_port(options.host, options.port)
+        try:
+            self.port = (
+                self._server.add_secure_port(address, _credentials(options))
+                if options.cert_file
+                else self._server.add_insecure_port(address)
+            )
+        except RuntimeError as error:
+            raise ConfigError(f"cannot listen on {address}: {error}", path="--port") from None
+        await self._server.start()
+        self._loop = asyncio.get_running_loop().create_task(self.hub.run(), name="xds-hub")
+
+    async def stop(self) -> None:
+        """End all streams in order."""
+        for session in self.hub.sessions:
+            session.end("the server ends")
+        await self._server.stop(DRAIN_S)
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        await self.hub.stop()
+
+    async def _stream(self, requests: AsyncIterator[Request], context: Context) -> None:
+        if self._streams >= MAX_STREAMS:
+            await _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open")
+        self._streams += 1
+        try:
+            await self._converse(context)
+        except DatabaseError as error:
+            log.warning("a stream cannot begin: the database refuses: %s", error)
+            await _refuse(context, grpc.StatusCode.UNAVAILABLE, "the database cannot be reached")
+        finally:
+            self._streams -= 1
+
+    async def _converse(self, context: Context) -> None:
+        token = _token(context)
+        actor = None if token is None else await self.hub.recognise(token)
+        if token is None or actor is None:
+            await _refuse(
+                context,
+                grpc.StatusCode.UNAUTHENTICATED,
+                "send authorization: Bearer with the token of a worker; "
+                "'pointsman controlplane user NAME --role worker' and 'token' make one",
+            )
+        await context.send_initial_metadata(())
+        try:
+            first = await asyncio.wait_for(context.read(), FIRST_REQUEST_S)
+        except TimeoutError:
+            await _refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "nothing was asked for")
+        if not isinstance(first, Request):
+            return
+        node = first.node or Node()
+        if not (_NODE_ID.fullmatch(node.id) and _POOL.fullmatch(node.cluster)):
+            await _refuse(
+                context,
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "node.id must be a name of letters, digits and . _ : -, and node.cluster the name of a pool",
+            )
+        session = Session(node, token, actor)
+        try:
+            await self.hub.join(session)
+            await self._serve(session, first, context)
+        finally:
+            self.hub.leave(session)
+
+    async def _serve(self, session: Session, first: Request, context: Context) -> None:
+        reader = asyncio.create_task(self._read(session, first, context))
+        try:
+            while not session.ended:
+                await session.wake.wait()
+                session.wake.clear()
+                snapshot = self.hub.snapshot(session.node.cluster)
+                if snapshot is None or session.ended:
+                    continue
+                for response in session.subscriptions.due(snapshot):
+                    async with self._sending:
+                        await asyncio.wait_for(context.write(response), WRITE_S)
+        except TimeoutError:
+            session.end("what was sent is not read")
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        if session.ended != _CLOSED:
+            await _refuse(context, grpc.StatusCode.UNAVAILABLE, session.ended)
+
+    async def _read(self, session: Session, first: Request, context: Context) -> None:
+        """Take in requests until the worker has no more to say."""
+        request: Any = first
+        why = _CLOSED
+        try:
+            while isinstance(request, Request):
+                answer = session.subscriptions.hear(request)
+                if answer is not None:
+                    self.hub.answered(session, answer)
+                session.wake.set()
+                request = await context.read()
+        except ProtocolError as error:
+            why = str(error)
+        finally:
+            session.end(session.ended or why)
+
+
+_CLOSED: Final = "the worker has closed the stream"
+
+
+def _token(context: Context) -> str | None:
+    for name, value in context.invocation_metadata() or ():
+        if name == "authorization" and isinstance(value, str) and value[: len(_BEARER)].lower() == _BEARER:
+            return value[len(_BEARER) :].strip()
+    return None
+
+
+async def _refuse(context: Context, code: grpc.StatusCode, why: str) -> NoReturn:
+    await context.abort(code, why)
+    raise AssertionError("abort raises")
+
+
+def _credentials(options: XdsOptions) -> grpc.ServerCredentials:
+    pair = (_pem(options.key_file, "--tls-key"), _pem(options.cert_file, "--tls-cert"))
+    authorities = _pem(options.client_ca_file, "--client-ca") if options.client_ca_file else None
+    return grpc.ssl_server_credentials([pair], authorities, require_client_auth=authorities is not None)
+
+
+def _pem(name: str, flag: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=f"{flag} {name}") from None

@@ -1,0 +1,235 @@
+"""From a document applied through the API to the picker that uses it, and back, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.black_box import Pod, Site
+from tests.support.certificates import write_certificate
+from tests.support.controlplane import POOL
+from tests.support.controlplane_command import Command, Server
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(110)]
+
+PATIENCE_S = 30.0
+
+
+def objective(name: str, priority: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "llm-d.ai/v1alpha2",
+        "kind": "InferenceObjective",
+        "metadata": {"name": name},
+        "spec": {"poolRef": {"name": "pool"}, "priority": priority},
+    }
+
+
+class Plant:
+    """A control plane whose parts come and go, and pickers that listen to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.command = Command(folder)
+        self.token = folder / "token"
+        self.xds: AbstractContextManager[Server] | None = None
+        self.server: Server | None = None
+        self._port = "0"
+
+    def begin(self) -> None:
+        self.command.says("controlplane", "init")
+        self.command.says("controlplane", "user", "pickers", "--role", "worker")
+        self.token.write_text(self.command.says("controlplane", "token", "pickers", "pool"))
+        self.command.says("controlplane", "user", "ada", "--role", "operator")
+        self.command.environment["POINTSMAN_TOKEN"] = self.command.says(
+            "controlplane", "token", "ada", "test"
+        ).strip()
+
+    def start_xds(self, *flags: str) -> None:
+        """The same port every time."""
+        self.xds = self.command.serves(self.folder / "xds.log", "serve-xds", *flags, port=self._port)
+        self.server = self.xds.__enter__()
+        self._port = self.server.address.rpartition(":")[2]
+
+    def stop_xds(self) -> None:
+        """In order."""
+        assert self.xds is not None
+        self.xds.__exit__(None, None, None)
+
+    def kill_xds(self) -> None:
+        assert self.server is not None
+        self.server.process.kill()
+        self.server.process.wait()
+
+    def picker(self, *more: str) -> Site:
+        folder = self.folder / "picker"
+        folder.mkdir(exist_ok=True)
+        flags = [
+            *("--xds-server", f"127.0.0.1:{self._port}", "--xds-token-file", str(self.token)),
+            *("--xds-cache", str(folder / "last-good"), "--xds-node-id", "picker-1", *more),
+        ]
+        return Site(folder, Pod(), flags=flags)
+
+    async def apply(self, *documents: dict[str, Any]) -> None:
+        text = yaml.safe_dump_all([POOL, *documents])
+        await asyncio.to_thread(self.command.says, "apply", "-", text=text)
+
+    async def worker(self) -> dict[str, Any]:
+        said = await asyncio.to_thread(self.command.says, "get", "workers", "picker-1")
+        found: dict[str, Any] = yaml.safe_load(said)
+        return found
+
+
+@pytest.fixture
+async def plant(tmp_path: Path) -> AsyncIterator[Plant]:
+    plant = Plant(tmp_path)
+    await asyncio.to_thread(plant.begin)
+    with plant.command.serves(tmp_path / "api.log", "serve") as api:
+        plant.command.environment["POINTSMAN_URL"] = api.address
+        await asyncio.to_thread(plant.start_xds)
+        try:
+            yield plant
+        finally:
+            plant.kill_xds()
+
+
+async def objects(site: Site) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(await site.page("/debug/objects"))
+    return found
+
+
+async def until(site: Site, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The page of objects, once it is as it should be."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds(found := await objects(site)):  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.05)
+    return found
+
+
+def has(*expected: tuple[str, int]) -> Callable[[dict[str, Any]], bool]:
+    return lambda page: [(each["name"], each["priority"]) for each in page["objectives"]] == list(expected)
+
+
+async def priority(site: Site, name: str) -> int:
+    """The priority a request that names this objective gets."""
+    await site.ask({"model": "m", "prompt": "x"}, ("x-llm-d-inference-objective", name))
+    (record,) = site.picker.decisions.recent(1)
+    return int(record["priority"])
+
+
+async def answered(plant: Plant, version: str, outcome: str, **also: Any) -> dict[str, Any]:
+    """The worker, once the API shows that its last answer is this; an empty version is any."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            worker = await plant.worker()
+            last = worker["types"][0] if worker["types"] else {}
+            fits = last.get("outcome") == outcome and version in {"", last["version"]}
+            if fits and all(worker[name] == value for name, value in also.items()):
+                return worker
+            await asyncio.sleep(0.2)
+
+
+async def test_what_is_applied_reaches_a_running_picker_and_its_answer_comes_back(plant: Plant) -> None:
+    async with plant.picker() as site:
+        assert await priority(site, "gold") == 0
+        await plant.apply(objective("gold", 10))
+        page = await until(site, has(("gold", 10)))
+        assert page["controlPlane"]["connected"] is True
+        assert page["objectives"][0]["file"] == "control plane"
+        assert await priority(site, "gold") == 10
+        (used,) = page["controlPlane"]["versions"].values()
+        worker = await answered(plant, used, "ack", connected=True)
+        assert (worker["id"], worker["pool"], worker["user"]) == ("picker-1", "pool", "pickers")
+        assert await site.sample("pointsman_epp_control_plane_connected") == 1
+        await plant.apply(objective("gold", 20), objective("silver", 5))
+        await until(site, has(("gold", 20), ("silver", 5)))
+        await asyncio.to_thread(plant.stop_xds)
+
+
+async def test_a_set_that_a_picker_refuses_is_shown_with_its_paths_and_changes_nothing(plant: Plant) -> None:
+    async with plant.picker() as site:
+        await plant.apply(objective("gold", 10))
+        await until(site, has(("gold", 10)))
+        spoil(plant.folder, '"high"')
+        worker = await answered(plant, "", "nack")
+        told = {"path": "documents[0].spec.priority", "message": "expected int, got str"}
+        nack = worker["types"][0]
+        assert nack["problems"] == [told]
+        assert nack["inUse"] == worker["answers"][1]["version"]
+        page = await objects(site)
+        assert has(("gold", 10))(page)
+        assert "documents[0].spec.priority: expected int, got str" in page["problems"][0]
+        assert await priority(site, "gold") == 10
+        spoil(plant.folder, "30")
+        (used,) = (await until(site, has(("gold", 30))))["controlPlane"]["versions"].values()
+        await answered(plant, used, "ack", connected=True)
+
+
+async def test_pickers_outlive_the_control_plane_start_without_it_and_find_back(plant: Plant) -> None:
+    async with plant.picker() as site:
+        await plant.apply(objective("gold", 10))
+        await until(site, has(("gold", 10)))
+        await asyncio.to_thread(plant.kill_xds)
+        await until(site, lambda page: not page["controlPlane"]["connected"])
+        assert await priority(site, "gold") == 10
+    kept = plant.folder / "picker" / "last-good"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    async with plant.picker() as site:
+        assert await priority(site, "gold") == 10
+        assert (await objects(site))["controlPlane"]["connected"] is False
+        await plant.apply(objective("gold", 11))
+        await asyncio.to_thread(plant.start_xds)
+        await until(site, has(("gold", 11)))
+        assert await priority(site, "gold") == 11
+
+
+async def test_nobody_else_is_sent_anything(plant: Plant) -> None:
+    for said in (plant.command.environment["POINTSMAN_TOKEN"], "pmt_wrong"):
+        plant.token.write_text(said)
+        async with plant.picker() as site:
+            page = await until(site, lambda page: "UNAUTHENTICATED" in page["controlPlane"]["failure"])
+            assert page["objectives"] == []
+
+
+async def test_both_sides_can_show_certificates(plant: Plant) -> None:
+    await asyncio.to_thread(plant.stop_xds)
+    cert, key = map(str, write_certificate(plant.folder))
+    plant.start_xds("--tls-cert", cert, "--tls-key", key, "--client-ca", cert)
+    await plant.apply(objective("gold", 10))
+    async with plant.picker("--xds-ca", cert, "--xds-cert", cert, "--xds-key", key) as site:
+        await until(site, has(("gold", 10)))
+    (plant.folder / "picker" / "last-good").unlink()
+    for without in ((), ("--xds-ca", cert)):
+        async with plant.picker(*without) as site:
+            page = await until(site, lambda page: "UNAVAILABLE" in page["controlPlane"]["failure"])
+            assert page["objectives"] == []
+
+
+def test_flags_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    def refusal(*arguments: str) -> str:
+        done = Command(tmp_path).run("controlplane", "serve-xds", *arguments)
+        assert done.returncode == 2
+        return done.stderr.removeprefix("pointsman controlplane serve-xds: error: ").strip()
+
+    assert refusal("--port", "70000") == "--port: 70000 is no port"
+    assert refusal("--tls-key", "k") == "--tls-cert and --tls-key need one another"
+    assert refusal("--client-ca", "c") == "--client-ca needs --tls-cert: certificates are shown over TLS only"
+    missing = str(tmp_path / "no")
+    assert refusal("--port", "0", "--tls-cert", missing, "--tls-key", missing) == (
+        f"--tls-key {missing}: cannot be read (No such file or directory)"
+    )
+
+
+def spoil(folder: Path, priority: str) -> None:
+    """Write to the database what no service would: as a newer or older control plane might."""
+    with sqlite3.connect(folder / "state" / "database.sqlite3") as database:
+        database.execute("UPDATE objectives_inferenceobjective SET priority = " + priority.replace('"', "'"))
+        database.execute("UPDATE core_changecounter SET number = number + 1")
+    database.close()
