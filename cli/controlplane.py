@@ -1,7 +1,7 @@
 """`pointsman controlplane`: set the control plane up, run it, and let people in.
 
-These commands work on the database itself, so whoever may run them here is trusted. Everything else goes
-through the API (`pointsman apply`, `diff`, `export`, `get`).
+All but `follow` work on the database itself, so whoever may run them here is trusted. Everything else goes
+through the API (`pointsman apply`, `diff`, `export`, `get`, `rollout`).
 """
 
 import argparse
@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from cli.arguments import Parser, Run, Subparsers
+from cli.follow import add_arguments as add_follow
 from dataplane.errors import ConfigError
 
 DEFAULT_PORT = 8800
@@ -66,6 +67,9 @@ def add_parser(subparsers: Subparsers) -> None:
     token.set_defaults(run=partial(with_django, run_token))
     rotate = commands.add_parser("rotate-encryption-key", help="encrypt all stored secrets with a new key")
     rotate.set_defaults(run=partial(with_django, run_rotate_encryption_key))
+    add_follow(
+        commands.add_parser("follow", help="keep a picker's configuration file as the control plane wants it")
+    )
 
 
 def with_django(run: Run, arguments: argparse.Namespace) -> int:

@@ -60,8 +60,10 @@ class Desired(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def etag(self) -> str:
-        """The same for the same revision of the same rollout."""
-        return f"{self.document}/{self.revision}/{self.rollout or 0}"
+        """The same for the same revision of the same rollout, as long as it is guarded or not."""
+        return f"{self.document}/{self.revision}/{self.rollout or 0}" + (
+            "/guarded" if self.is_guarded else ""
+        )
 
 
 def desired(actor: Actor, pool: str, worker: str) -> Desired | None:

@@ -32,9 +32,9 @@ def locked(state: Path) -> Iterator[None]:
         yield
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str | bytes) -> None:
     """Replace a file in one step, creating its folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f"{path.suffix}.new")
-    draft.write_text(text)
+    draft.write_bytes(text.encode() if isinstance(text, str) else text)
     draft.replace(path)

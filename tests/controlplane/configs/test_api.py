@@ -57,7 +57,9 @@ def test_from_a_draft_to_everybody_and_back() -> None:
         "50%",
         {"maxErrorShare": 0.1, "minRequests": 20},
     )
-    assert worker.get(config, HTTP_IF_NONE_MATCH=first["ETag"]).json()["isGuarded"] is True
+    guarded = worker.get(config, HTTP_IF_NONE_MATCH=first["ETag"])
+    assert guarded.json()["isGuarded"] is True
+    assert guarded["ETag"] == f'"standard/2/{guarded.json()["rollout"]}/guarded"'
     refused = {"document": "standard", "revision": 2, "problems": [{"path": "a.b", "message": "no"}]}
     assert post(worker, acks, refused) == (204, None)
     shown = api.get(f"{ONE}/rollout").json()

@@ -1,0 +1,70 @@
+"""Rollouts through the command, with nobody to follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.controlplane import POOL, picker_config
+from tests.support.controlplane_command import Command, serving
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Command]:
+    """A control plane that answers, and holds a draft."""
+    with serving(Command(tmp_path), tmp_path / "log") as command:
+        command.says("apply", "-", text=yaml.safe_dump_all([POOL, picker_config(rollout="manual")]))
+        yield command
+
+
+def test_a_rollout_is_planned_started_halted_and_told(served: Command) -> None:
+    assert served.refusal("rollout", "status", "standard") == (
+        "pointsman rollout: error: EndpointPickerConfig standard was never published\n"
+    )
+    assert served.says("rollout", "start", "standard", "--dry-run").splitlines()[0] == (
+        "revision 1 for the pools pool; active: None"
+    )
+    started = served.says(
+        "rollout", "start", "standard", "--canary", "10%", "--max-error-share", "0.05", "--min-requests", "9"
+    )
+    assert started == "rollout 1 of revision 1, canary 10% is canary\n"
+    assert served.says("rollout", "status", "standard").splitlines() == [
+        "rollout 1 of revision 1, canary 10% is canary",
+        "active revision: None",
+        "0 of 0 workers run it",
+    ]
+    halted = served.says("rollout", "halt", "standard", "--reason", "not today")
+    assert halted == "rollout 1 of revision 1, canary 10% is halted: not today\n"
+    assert served.refusal("rollout", "promote", "standard") == (
+        "pointsman rollout: error: the rollout is halted; only a canary can be promoted\n"
+    )
+    assert "there is no revision before 1" in served.refusal("rollout", "back", "standard")
+    assert served.refusal("rollout", "start", "standard", "--canary", "all") == (
+        'pointsman rollout: error: canary: must be a share of the workers such as "10%", or a number of them '
+        'such as "2"\n'
+    )
+
+
+def test_following_one_round_says_what_is_missing(served: Command, tmp_path: Path) -> None:
+    follow = ("controlplane", "follow", "--once", "--pool", "pool", "--config-file", str(tmp_path / "file"))
+    nobody = served.run(*follow, "--picker", "http://127.0.0.1:1", "--worker", "w1")
+    assert (nobody.returncode, nobody.stderr) == (1, "")
+    served.says("rollout", "start", "standard")
+    absent = served.run(*follow, "--picker", "http://127.0.0.1:1", "--worker", "w1")
+    assert absent.stderr.startswith(
+        "pointsman controlplane follow: the picker at 127.0.0.1:1 cannot be reached: "
+    )
+    assert yaml.safe_load((tmp_path / "file").read_text())["kind"] == "EndpointPickerConfig"
+    bad = served.run(*follow, "--worker", "Not An Id")
+    assert "worker: 'Not An Id' is no name" in bad.stderr
+    wrong = served.run(*follow, "--picker", "nowhere")
+    assert wrong.stderr == (
+        "pointsman controlplane follow: error: --picker: nowhere is no http or https URL\n"
+    )
+    served.environment["POINTSMAN_TOKEN"] = ""
+    assert "set POINTSMAN_TOKEN" in served.run(*follow).stderr
