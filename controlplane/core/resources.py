@@ -327,16 +327,17 @@ def _check_texts(value: Any, path: str, problems: list[ConfigError]) -> None:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every text in plain data that has the shape of a document, with its place."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(key, path)
-            yield from _texts(item, f"{path}.{key}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _texts(item, f"{path}[{index}]")
+    """Every text in plain data, however deep, with its place."""
+    left = [(path, value)]
+    while left:
+        place, item = left.pop()
+        if isinstance(item, str):
+            yield place, item
+        elif isinstance(item, dict):
+            yield from ((place, key) for key in item if isinstance(key, str))
+            left.extend((f"{place}.{key}", inner) for key, inner in reversed(item.items()))
+        elif isinstance(item, list):
+            left.extend((f"{place}[{index}]", item[index]) for index in reversed(range(len(item))))
 
 
 def _is_storable(text: str) -> bool:

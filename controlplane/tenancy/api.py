@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 from django.urls import path
@@ -18,7 +18,7 @@ from controlplane.core.errors import InvalidError
 from controlplane.tenancy.services import MAX_USES, Use, VirtualKeyService
 from dataplane.config.decode import Duration, decode_struct
 from dataplane.config.tenancy import Digest
-from dataplane.config.values import Moment
+from dataplane.config.values import Moment, check_moment
 from dataplane.errors import ConfigError
 
 SERVICE: Final = VirtualKeyService()
@@ -40,11 +40,14 @@ class ReportedUse(msgspec.Struct, rename="camel"):
     key_digest: Digest
     at: Moment
 
+    def __post_init__(self) -> None:
+        check_moment(self.at, "at")
+
 
 class Report(msgspec.Struct, rename="camel"):
     """What a gateway reports."""
 
-    uses: Annotated[list[ReportedUse], msgspec.Meta(max_length=MAX_USES)]
+    uses: list[ReportedUse]
 
     def __post_init__(self) -> None:
         if len(self.uses) > MAX_USES:

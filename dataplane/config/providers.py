@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dataplane.config.values import Amount, Currency, ModelName, Moment, Name, Text
+from dataplane.config.values import Amount, Currency, ModelName, Moment, Name, Text, check_moment
 from dataplane.errors import ConfigError
 
 ProviderType: TypeAlias = Literal["openai", "anthropic", "azure", "bedrock", "vertex", "cohere", "custom"]
@@ -153,6 +153,7 @@ class ProviderCredentialSpec(_Section, frozen=True, kw_only=True):
     """When the secret ends, if somebody knows."""
 
     def __post_init__(self) -> None:
+        check_moment(self.expires_at, "expiresAt")
         needed, possible = CREDENTIAL_FIELDS.get(self.type, ((), ()))
         values = {
             "region": self.region,
@@ -238,5 +239,7 @@ class ModelPriceSpec(_Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if (self.provider is None) == (self.pool is None):
             raise ConfigError("must have either provider or pool", path="provider")
+        check_moment(self.valid_from, "validFrom")
+        check_moment(self.valid_until, "validUntil")
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ConfigError("must be after validFrom", path="validUntil")

@@ -20,6 +20,7 @@ from dataplane.config.values import (
     Moment,
     Name,
     Text,
+    check_moment,
     check_patterns,
 )
 from dataplane.errors import ConfigError
@@ -146,6 +147,9 @@ class PreviousKey(_Section, frozen=True, kw_only=True):
     key_prefix: KeyPrefix | None = None
     valid_until: Moment
 
+    def __post_init__(self) -> None:
+        check_moment(self.valid_until, "validUntil")
+
 
 class VirtualKeySpec(_Section, frozen=True, kw_only=True):
     """``VirtualKey.spec``. Of a key only a digest is known, and its beginning."""
@@ -166,6 +170,8 @@ class VirtualKeySpec(_Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_patterns(self.allowed_models, "allowedModels")
         check_budgets(self.budgets)
+        check_moment(self.expires_at, "expiresAt")
+        check_moment(self.revoked_at, "revokedAt")
         if self.key_digest is None and (self.key_prefix is not None or self.previous is not None):
             raise ConfigError(
                 "is missing, and keyPrefix and previous mean nothing without it", path="keyDigest"

@@ -14,7 +14,8 @@ from dataplane.errors import ConfigError
 from dataplane.units import parse_duration
 
 MAX_PATTERNS: Final = 256
-WILDCARD: Final = "*"
+YEARS: Final = range(2000, 3000)
+"""Of moments that documents may say."""
 
 Name = Annotated[str, msgspec.Meta(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$(?!\n)")]
 """Name of another object."""
@@ -56,6 +57,12 @@ def check_patterns(patterns: list[str] | None, path: str) -> None:
         raise ConfigError(f"has {len(patterns)} patterns; give at most {MAX_PATTERNS}", path=path)
     if len(set(patterns)) < len(patterns):
         raise ConfigError("names a model twice", path=path)
+
+
+def check_moment(moment: datetime | None, path: str) -> None:
+    """``ConfigError`` for a moment that not every database and time zone can express."""
+    if moment is not None and moment.year not in YEARS:
+        raise ConfigError(f"must be in the years {YEARS.start} to {YEARS.stop - 1}", path=path)
 
 
 def seconds(text: str | None, path: str) -> float | None:

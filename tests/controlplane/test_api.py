@@ -129,6 +129,7 @@ def test_lists_come_in_pages_filtered_and_ordered() -> None:
     wrong = api.get(f"{OBJECTIVES}?limit=0&order=size&colour=red")
     assert code(wrong) == (422, "invalid")
     assert [detail["path"] for detail in wrong.json()["details"]] == ["colour", "limit", "order"]
+    assert code(api.get(f"{OBJECTIVES}?order=")) == (422, "invalid")
 
 
 @pytest.mark.parametrize("plural", [service.plural for service in KINDS.all()])

@@ -41,7 +41,7 @@ def page(
     offset = _number(request, "offset", 0, 0, MAX_OFFSET, problems)
     order = request.query_params.get("order", "")
     column = orders.get(order.removeprefix("-"))
-    if order and column is None:
+    if "order" in request.query_params and column is None:
         listed = ", ".join(orders)
         problems.append(ConfigError(f"must be one of {listed}, or one of them with - in front", path="order"))
     if problems:

@@ -187,6 +187,7 @@ def test_routes_are_found_by_model_provider_and_pool_once_each() -> None:
         ({"provider": None}, "spec.provider: must have either provider or pool"),
         ({"pool": "pool"}, "spec.provider: must have either provider or pool"),
         ({"validUntil": "2025-01-01T00:00:00Z"}, "spec.validUntil: must be after validFrom"),
+        ({"validFrom": "0001-01-01T00:00:00+10:00"}, "spec.validFrom: must be in the years 2000 to 2999"),
         ({"currency": "usd"}, "spec.currency: expected str matching regex"),
         ({"perMillionTokens": {"input": "1"}}, "spec.perMillionTokens.output: is required"),
         ({"perMillionTokens": {"input": "-1", "output": "1"}}, "spec.perMillionTokens.input: expected str"),

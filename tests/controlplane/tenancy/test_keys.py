@@ -173,6 +173,7 @@ def test_a_digest_is_one_keys_also_while_it_is_the_previous_one() -> None:
     [
         ({"keyDigest": "sk-pm-secret"}, "spec.keyDigest: expected str matching regex"),
         ({"expiresAt": "2030-01-01T00:00:00"}, "spec.expiresAt: expected datetime with a timezone component"),
+        ({"expiresAt": "9999-12-31T23:59:59-20:00"}, "spec.expiresAt: must be in the years 2000 to 2999"),
         ({"keyPrefix": "sk"}, "spec.keyDigest: is missing"),
         ({"tenant": "nobody"}, "spec.tenant: there is no Tenant nobody"),
     ],

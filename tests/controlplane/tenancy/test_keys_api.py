@@ -74,6 +74,9 @@ def test_gateways_report_uses(api: APIClient) -> None:
     assert api.get(ONE).json()["status"]["lastUsedAt"] == "2026-01-01T00:00:00+00:00"
     many = {"uses": report["uses"] * 1001}
     assert code(api.post("/api/v1/virtualkeyuses", many, format="json")) == (422, "invalid")
+    for wrong in ({"at": "0001-01-01T00:00:00+10:00"}, {"extra": 1}):
+        odd = {"uses": [{**report["uses"][0], **wrong}]}
+        assert code(api.post("/api/v1/virtualkeyuses", odd, format="json")) == (422, "invalid")
     assert code(client(Role.VIEWER).post("/api/v1/virtualkeyuses", report, format="json")) == (
         403,
         "forbidden",
