@@ -57,9 +57,13 @@ class AuditEntry(models.Model):
 
 
 class ChangeCounter(models.Model):
-    """One row whose number rises in every transaction that changes anything; see ``changes``."""
+    """One row with the number of changes that are rows no more; see ``changes``."""
 
     number = models.PositiveBigIntegerField(default=0)
+
+
+class Change(models.Model):
+    """Stands for one change until it is folded into the counter; see ``changes``."""
 
 
 class Resource(models.Model):

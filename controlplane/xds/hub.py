@@ -200,6 +200,7 @@ class Hub:
         there = {session.node.id for session in self.sessions}
         await self.in_database(lambda: workers.present(there))
         await self.in_database(workers.prune)
+        await self.in_database(changes.fold)
         for token in {session.token for session in self.sessions}:
             if await self.recognise(token) is None:
                 for session in self.sessions:

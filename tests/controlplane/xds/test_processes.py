@@ -231,5 +231,5 @@ def spoil(folder: Path, priority: str) -> None:
     """Write to the database what no service would: as a newer or older control plane might."""
     with sqlite3.connect(folder / "state" / "database.sqlite3") as database:
         database.execute("UPDATE objectives_inferenceobjective SET priority = " + priority.replace('"', "'"))
-        database.execute("UPDATE core_changecounter SET number = number + 1")
+        database.execute("INSERT INTO core_change DEFAULT VALUES")
     database.close()

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from controlplane.core import changes
 from controlplane.core.errors import ConflictError
 from controlplane.core.kinds import KINDS
+from controlplane.core.models import Change
 from controlplane.objectives.models import InferenceModelRewrite
 from controlplane.xds import resources
 from dataplane.xds.codec import unwrapped
@@ -65,6 +66,7 @@ def test_many_pools_cost_no_more_queries_than_one() -> None:
 
     for number in range(6):
         make(objective(f"o{number}", poolRef={"name": f"p{number}"}))
+    queries({"p0"})  # makes the counter's row
     assert queries({"p0"}) == queries({f"p{number}" for number in range(6)}) == 4
 
 
@@ -79,6 +81,19 @@ def test_every_change_is_counted_and_what_is_refused_or_undone_is_not() -> None:
         assert changes.current() == 2
         transaction.set_rollback(True)
     assert changes.current() == 1
+
+
+def test_rows_are_folded_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "FOLDED_FROM", 3)
+    for _ in range(3):
+        changes.bump()
+    changes.fold()
+    assert (changes.current(), Change.objects.count()) == (3, 3)
+    changes.bump()
+    changes.fold()
+    assert (changes.current(), Change.objects.count()) == (4, 0)
+    changes.bump()
+    assert changes.current() == 5
 
 
 def test_the_counter_goes_on_from_what_workers_know_and_never_back() -> None:
