@@ -8,6 +8,7 @@ configuration  the picker's configuration file: tried, and taken back when it is
 commands       command lines
 pool           one pool's processes
 usage          what a process has used
+counts         requests and errors for the guard of a rollout
 probe          how a picker fares
 runner         all pools, from the first look at the database to the last process
 service        the runner as a process

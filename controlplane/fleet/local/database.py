@@ -20,7 +20,8 @@ from django.db import Error, connection, reset_queries
 
 from controlplane.core.errors import ServiceError
 from controlplane.fleet import status
-from controlplane.fleet.local.following import Following, acknowledge
+from controlplane.fleet.local.counts import Counts
+from controlplane.fleet.local.following import Following, acknowledge, observe
 from controlplane.fleet.local.wanted import Wanted, WantedConfig, marker, read_wanted
 
 T = TypeVar("T")
@@ -52,6 +53,10 @@ class Source(Protocol):
         """A pool's picker runs a configuration, or refuses it because of problems."""
         ...
 
+    async def observe(self, pool: str, config: WantedConfig, counts: Counts) -> None:
+        """What a pool's picker has counted since it runs a configuration."""
+        ...
+
 
 class Database:
     """The control plane's own database."""
@@ -77,6 +82,10 @@ class Database:
     async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
         """One transaction."""
         await self._call(lambda: acknowledge(pool, config, problems))
+
+    async def observe(self, pool: str, config: WantedConfig, counts: Counts) -> None:
+        """One transaction."""
+        await self._call(lambda: observe(pool, config, counts))
 
     async def _call(self, call: Callable[[], T]) -> T:
         future: Future[T] = Future()

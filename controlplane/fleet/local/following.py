@@ -16,6 +16,7 @@ from controlplane.configs import workers
 from controlplane.configs.models import PoolBinding, Rollout
 from controlplane.core.errors import Detail, MissingError
 from controlplane.core.roles import Actor, Channel, Role
+from controlplane.fleet.local.counts import Counts
 from controlplane.fleet.local.wanted import WantedConfig
 
 FOLLOWER: Final = Actor("fleet", Role.WORKER, Channel.AUTOMATION)
@@ -60,7 +61,11 @@ def _ask(pool: str) -> WantedConfig | None:
     if found is None:
         return None
     return WantedConfig(
-        document=found.document, revision=found.revision, rollout=found.rollout, content=found.content
+        document=found.document,
+        revision=found.revision,
+        rollout=found.rollout,
+        content=found.content,
+        is_guarded=found.is_guarded,
     )
 
 
@@ -68,6 +73,11 @@ def acknowledge(pool: str, config: WantedConfig, problems: Sequence[str]) -> Non
     """A pool's picker runs a revision, or refuses it because of problems, each ``path: message``."""
     details = [_detail(problem) for problem in problems]
     workers.acknowledge(FOLLOWER, pool, config.document, config.revision, details)
+
+
+def observe(pool: str, config: WantedConfig, counts: Counts) -> None:
+    """So many requests and errors since the pool's picker runs a revision."""
+    workers.observe(FOLLOWER, pool, config.document, config.revision, counts.requests, counts.errors)
 
 
 def _detail(problem: str) -> Detail:

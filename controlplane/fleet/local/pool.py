@@ -19,6 +19,7 @@ from typing import Any, Final
 from controlplane.fleet.local import commands
 from controlplane.fleet.local.commands import PickerPorts
 from controlplane.fleet.local.configuration import DEFAULT, ConfigFile
+from controlplane.fleet.local.counts import Counts, Since
 from controlplane.fleet.local.delivery import Delivery
 from controlplane.fleet.local.probe import MAX_PROBLEMS, Probe
 from controlplane.fleet.local.usage import usage_of
@@ -64,6 +65,7 @@ class LocalPool:
         """The picker that was ready when it was last looked at."""
         self._told: WantedConfig | None = None
         """The configuration whose fate the control plane knows."""
+        self._since = Since()
         self._trouble = ""
         self._wake = asyncio.Event()
 
@@ -102,6 +104,23 @@ class LocalPool:
             return None
         problems = self._config.verdict(config.content)
         return None if problems is None else (config, problems)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the picker's requests and errors are wanted: a guarded configuration runs."""
+        config = None if self._wanted is None else self._wanted.config
+        return config is not None and config.is_guarded and config == self._told
+
+    def observation(self, found: Probe) -> tuple[WantedConfig, Counts] | None:
+        """What the picker has counted since it runs the wanted configuration, if that is wanted and known."""
+        config = None if self._wanted is None else self._wanted.config
+        pid = self._pid(PICKER)
+        if config is None or pid is None or found.counts is None or not self.is_guarded:
+            return None
+        if self._config.verdict(config.content) != []:
+            return None
+        what = (config.document, config.revision, config.rollout)
+        return config, self._since.count(what, pid, found.counts)
 
     def told(self, config: WantedConfig) -> None:
         """The control plane knows."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from controlplane.fleet.local.counts import Counts, read_counts
 from dataplane.processes.ports import LOOPBACK
 
 TIMEOUT_S: Final = 2.0
@@ -36,9 +37,13 @@ class Probe(msgspec.Struct, frozen=True):
     """Of the one that was refused last."""
     refusal: list[str] = []
     """Why."""
+    counts: Counts | None = None
+    """Requests and errors, if asked for."""
 
 
-async def probe(session: aiohttp.ClientSession, metrics_port: int, *, with_config: bool) -> Probe:
+async def probe(
+    session: aiohttp.ClientSession, metrics_port: int, *, with_config: bool, with_counts: bool
+) -> Probe:
     """Ask the picker at this port; an empty answer when it gives none."""
     base = f"http://{LOOPBACK}:{metrics_port}"
     endpoints = f"{base}/debug/endpoints?limit={MAX_ENDPOINTS_SHOWN}"
@@ -53,6 +58,10 @@ async def probe(session: aiohttp.ClientSession, metrics_port: int, *, with_confi
             async with session.get(f"{base}/debug/config", timeout=timeout) as answer:
                 reload = (await _read(answer.content))["reload"]
         problems = [str(text) for text in page["discoveryProblems"][:MAX_PROBLEMS]]
+        counts: Counts | None = None
+        if with_counts:
+            async with session.get(f"{base}/metrics", timeout=timeout) as answer:
+                counts = read_counts((await _body(answer.content)).decode(errors="replace"))
         return Probe(
             is_ready,
             _endpoints(page),
@@ -60,19 +69,24 @@ async def probe(session: aiohttp.ClientSession, metrics_port: int, *, with_confi
             reload.get("revision", ""),
             reload.get("refusedRevision", ""),
             [str(text) for text in reload.get("refused", [])],
+            counts,
         )
     except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
         return Probe()
 
 
 async def _read(content: aiohttp.StreamReader) -> dict[str, Any]:
+    found = json.loads(await _body(content))
+    return found if isinstance(found, dict) else {}
+
+
+async def _body(content: aiohttp.StreamReader) -> bytes:
     body = bytearray()
     async for chunk in content.iter_any():
         body += chunk
         if len(body) > MAX_ANSWER_BYTES:
             raise ValueError("too large")
-    found = json.loads(body)
-    return found if isinstance(found, dict) else {}
+    return bytes(body)
 
 
 def _endpoints(page: dict[str, Any]) -> dict[str, Any]:

@@ -151,7 +151,9 @@ class FleetRunner:
             if port is None:
                 return Probe()
             async with room:
-                return await probe(session, port, with_config=pool.is_config_open)
+                return await probe(
+                    session, port, with_config=pool.is_config_open, with_counts=pool.is_guarded
+                )
 
         while True:
             pools = list(self._pools.values())
@@ -162,12 +164,14 @@ class FleetRunner:
             reports = {pool.name: pool.report(each) for pool, each in looked if pool.wanted is not None}
             with contextlib.suppress(SourceError):  # told by whoever follows the database
                 await self._source.report(reports)
-                await self._acknowledge(pools)
+                await self._acknowledge(pools, found)
             await asyncio.sleep(REPORT_S)
 
-    async def _acknowledge(self, pools: Sequence[LocalPool]) -> None:
+    async def _acknowledge(self, pools: Sequence[LocalPool], found: Sequence[Probe]) -> None:
         """Say what became of configurations; who could not be told is told at the next round."""
-        for pool in pools:
+        for pool, each in zip(pools, found, strict=True):
+            if (observation := pool.observation(each)) is not None:
+                await self._source.observe(pool.name, *observation)
             if (verdict := pool.verdict()) is not None:
                 config, problems = verdict
                 await self._source.acknowledge(pool.name, config, problems)

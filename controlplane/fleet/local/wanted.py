@@ -35,6 +35,8 @@ class WantedConfig(msgspec.Struct, frozen=True, kw_only=True):
     rollout: int | None
     """The rollout that brings it; each one wants to hear what became of it."""
     content: str
+    is_guarded: bool = False
+    """Whether the control plane wants to hear of requests and errors while it runs."""
 
 
 class WantedPool(msgspec.Struct, frozen=True, kw_only=True):

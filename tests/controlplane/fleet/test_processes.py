@@ -19,7 +19,7 @@ import grpc.aio
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from tests.support.black_box import METHOD, destination, request_body, request_headers
+from tests.support.black_box import METHOD, destination, refusal, request_body, request_headers
 from tests.support.controlplane_command import Command, serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -111,6 +111,16 @@ def is_running(pid: int) -> bool:
 
 async def picked(port: int) -> str:
     """Where the picker at this port sends a request."""
+    return destination((await conversation(port))[0])
+
+
+async def asked_in_vain(port: int) -> int:
+    """The status of a request for which no endpoint is allowed."""
+    return refusal(await conversation(port, subset=[]))[0]
+
+
+async def conversation(port: int, **hints: Any) -> list[Any]:
+    """What the picker says to one request."""
     body = {"model": "llama", "prompt": "Which way?"}
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         method = channel.stream_stream(
@@ -118,9 +128,8 @@ async def picked(port: int) -> str:
             request_serializer=pb.ProcessingRequest.SerializeToString,
             response_deserializer=pb.ProcessingResponse.FromString,
         )
-        asked = iter((request_headers(), request_body(body, end=True)))
-        answers = [answer async for answer in method(asked, timeout=20)]
-    return destination(answers[0])
+        asked = iter((request_headers(), request_body(body, end=True, **hints)))
+        return [answer async for answer in method(asked, timeout=20)]
 
 
 def answers_with_a_replica(report: dict[str, Any]) -> bool:
@@ -195,6 +204,17 @@ def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: P
         applied = fleet.report(lambda report: report["config"] is not None and is_running_config(report))
         assert '"queue-scorer": "queue-scorer"' in page(applied, "/debug/config")
         eventually(lambda: stage(fleet) == "complete")
+
+        heavier = CONFIG.replace("weight: 3", "weight: 5")
+        by_hand = heavier.replace("{pointsman", "{pointsman.dev/rollout: manual, pointsman")
+        command.says("apply", "-", text=by_hand)
+        command.says(
+            "rollout", "start", "chat", *["--canary", "1", "--max-error-share", "0.1", "--min-requests", "3"]
+        )
+        port = first["ports"]["grpc"]
+        eventually(lambda: asyncio.run(asked_in_vain(port)) == 503 and stage(fleet) == "halted")
+        reason = fleet.request("endpointpickerconfigs/chat/rollout")["reason"]
+        assert reason.endswith("requests failed (100.0%) at workers that run it; 10.0% is allowed")
 
         refused = CONFIG + "dataLayer: {discovery: {pluginRef: file-discovery}}\n"
         refused = refused.replace(

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from controlplane.fleet.local import commands, runner
+from controlplane.fleet.local.counts import Counts
 from controlplane.fleet.local.database import SourceError
 from controlplane.fleet.local.delivery import FileDelivery
 from controlplane.fleet.local.pool import LocalPool
@@ -88,6 +89,9 @@ class Source:
 
     async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
         self.acknowledged.append((pool, config.revision, list(problems)))
+
+    async def observe(self, pool: str, config: WantedConfig, counts: Counts) -> None:
+        raise AssertionError("nothing is guarded here")
 
     def pid(self, name: str) -> int | None:
         """The picker's process as it was told."""
