@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controlplane.core.resources import check_texts
 from dataplane.config.epp_checks import API_VERSION, DEPRECATED_API_VERSION, KIND
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
@@ -56,14 +57,15 @@ def judge(document: Mapping[str, Any], problems: list[ConfigError]) -> Content |
     if said.get("apiVersion") in VERSIONS:
         said["apiVersion"] = API_VERSION
     said["kind"] = KIND
+    unstorable: list[ConfigError] = []
     try:
         text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        text.encode()
+        check_texts(said, "", unstorable)
     except (TypeError, ValueError, RecursionError) as error:
         problems.append(ConfigError(f"holds what is no JSON: {error}"))
         return None
-    if "\\u0000" in text and _has_null(said):
-        problems.append(ConfigError("holds a null character; no database keeps it"))
+    if unstorable:
+        problems.extend(unstorable)
         return None
     try:
         graph = load_graph(text, Handle(EndpointTable()), allow_experimental=True, registry=_registry())
@@ -81,14 +83,6 @@ def parsed(text: str) -> Document:
     """A content as data."""
     found: Document = json.loads(text)
     return found
-
-
-def _has_null(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
-    if isinstance(value, dict):
-        return any(_has_null(key) or _has_null(item) for key, item in value.items())
-    return isinstance(value, list) and any(map(_has_null, value))
 
 
 @lru_cache(maxsize=1)

@@ -12,8 +12,9 @@ from controlplane.configs.diff import changes
 from controlplane.configs.models import ConfigDocument, ConfigRevision
 from controlplane.configs.revisions import revision_of
 from controlplane.configs.rollout import Canary, Stage, State, is_reached
+from controlplane.configs.rollouts import found
 from controlplane.configs.services import PickerConfigService
-from controlplane.core.errors import InvalidError, MissingError
+from controlplane.core.errors import InvalidError
 from controlplane.core.resources import Document
 from controlplane.core.roles import Action, Actor, require
 from dataplane.config.epp_checks import KIND
@@ -23,10 +24,7 @@ from dataplane.errors import ConfigError
 def document_of(actor: Actor, name: str) -> ConfigDocument:
     """A document for reading. ``MissingError`` if there is none."""
     require(actor, Action.READ, KIND)
-    row = ConfigDocument.objects.select_related("active").filter(name=name).first()
-    if row is None:
-        raise MissingError(f"there is no {KIND} {name}")
-    return row
+    return found(name)
 
 
 def plan(actor: Actor, name: str, number: int | None, canary: Canary | None) -> dict[str, Any]:
@@ -73,20 +71,20 @@ def between(old: ConfigRevision | None, new: ConfigRevision) -> list[dict[str, A
 def _warnings(revision: ConfigRevision) -> list[str]:
     """What the picker's code says today; an older revision may have become invalid since."""
     problems: list[ConfigError] = []
-    found = judge(parsed(revision.content), problems)
-    return [str(problem) for problem in problems] if found is None else list(found.warnings)
+    verdict = judge(parsed(revision.content), problems)
+    return [str(problem) for problem in problems] if verdict is None else list(verdict.warnings)
 
 
-def verdict(actor: Actor, name: str, document: Document, service: PickerConfigService) -> dict[str, Any]:
+def validate(actor: Actor, name: str, document: Document, service: PickerConfigService) -> dict[str, Any]:
     """What a document comes to, kept nowhere. ``InvalidError`` with everything that is wrong with it."""
     require(actor, Action.READ, KIND)
     wanted = service.judge(document)
     if wanted.name != name:
         raise InvalidError.of([ConfigError(f"is not {name}", path="metadata.name")])
-    found = wanted.spec.content
-    same = ConfigRevision.objects.filter(document__name=name, digest=found.digest).first()
+    said = wanted.spec.content
+    same = ConfigRevision.objects.filter(document__name=name, digest=said.digest).first()
     return {
-        "digest": found.digest,
-        "warnings": list(found.warnings),
+        "digest": said.digest,
+        "warnings": list(said.warnings),
         "revision": None if same is None else same.number,
     }

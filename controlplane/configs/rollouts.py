@@ -39,6 +39,7 @@ from controlplane.configs.rollout import (
 )
 from controlplane.core import audit
 from controlplane.core.errors import ConflictError, InvalidError, MissingError
+from controlplane.core.resources import is_storable
 from controlplane.core.roles import Action, Actor, require
 from dataplane.config.epp_checks import KIND
 from dataplane.errors import ConfigError
@@ -57,7 +58,16 @@ class Wish:
 
 def locked(name: str) -> ConfigDocument:
     """The document of a name, nobody else's until the transaction ends. ``MissingError`` if there is none."""
-    row = ConfigDocument.objects.select_for_update().filter(name=name).first()
+    row = ConfigDocument.objects.select_for_update().filter(name=name).first() if is_storable(name) else None
+    if row is None:
+        raise MissingError(f"there is no {KIND} {name}")
+    return row
+
+
+def found(name: str) -> ConfigDocument:
+    """The document of a name, for reading. ``MissingError`` if there is none."""
+    rows = ConfigDocument.objects.select_related("active").filter(name=name)
+    row = rows.first() if is_storable(name) else None
     if row is None:
         raise MissingError(f"there is no {KIND} {name}")
     return row
@@ -111,7 +121,7 @@ def save(row: ConfigDocument, rollout: Rollout, state: State) -> None:
     """Write down stage and reason, and what follows from them."""
     if (state.stage, state.reason) == (rollout.stage, rollout.reason):
         return
-    rollout.stage, rollout.reason = state.stage, state.reason[:MAX_REASON].replace("\x00", " ")
+    rollout.stage, rollout.reason = state.stage, state.reason[:MAX_REASON]
     rollout.ended_at = None if state.stage in SPREADING else timezone.now()
     rollout.save(update_fields=["stage", "reason", "ended_at"])
     if state.stage is Stage.COMPLETE:
@@ -246,9 +256,7 @@ def _earlier(row: ConfigDocument, rollout: Rollout) -> ConfigRevision:
 def current(actor: Actor, name: str) -> tuple[ConfigDocument, Rollout]:
     """A document and its newest rollout. ``MissingError`` when there is none."""
     require(actor, Action.READ, KIND)
-    row = ConfigDocument.objects.select_related("active").filter(name=name).first()
-    if row is None:
-        raise MissingError(f"there is no {KIND} {name}")
+    row = found(name)
     rollout = newest_of(row)
     if rollout is None:
         raise MissingError(f"{KIND} {name} was never published")

@@ -22,7 +22,7 @@ from controlplane.configs.canary import parse_canary
 from controlplane.configs.models import MAX_REASON, ConfigDocument, PoolBinding
 from controlplane.configs.revisions import add_revision
 from controlplane.core.errors import ConflictError
-from controlplane.core.resources import ENVELOPE, Document, Reference, ResourceService
+from controlplane.core.resources import ENVELOPE, Document, Reference, ResourceService, is_storable
 from controlplane.core.roles import Actor
 from dataplane.config.epp_checks import KIND
 from dataplane.config.epp_sections import EndpointPickerConfig
@@ -79,7 +79,7 @@ class PickerConfigService(ResourceService[ConfigDocument]):
                     ConfigError(f"{error.message}, or {ALL}, or {MANUAL}", path=_path_of(RELEASE))
                 )
         comment = annotations.get(COMMENT, "")
-        if len(comment) > MAX_REASON or "\x00" in comment:
+        if len(comment) > MAX_REASON or not is_storable(comment):
             problems.append(
                 ConfigError(f"must be at most {MAX_REASON} printable characters", path=_path_of(COMMENT))
             )

@@ -15,13 +15,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from controlplane.configs import rollouts
-from controlplane.configs.models import ConfigDocument, Follower, PoolBinding, Rollout
+from controlplane.configs.models import ConfigDocument, Follower, PoolBinding, RevisionAck, Rollout
 from controlplane.configs.revisions import revision_of
 from controlplane.configs.rollout import (
     SPREADING,
     Ack,
     Nack,
     Outcome,
+    Stage,
     State,
     WorkerJoined,
     WorkerLeft,
@@ -74,39 +75,50 @@ def desired(actor: Actor, pool: str, worker: str) -> Desired | None:
     require(actor, Action.FOLLOW, WORKER)
     _check(worker, "worker")
     _check(pool, "pool")
-    binding = PoolBinding.objects.select_related("document").filter(pool=pool).first()
+    binding = PoolBinding.objects.select_related("document__active").filter(pool=pool).first()
     if binding is None:
         raise MissingError(f"no {KIND} is for the pool {pool}")
+    # Most of the time nothing is to be written, and whoever only reads waits for nobody.
+    row = binding.document
+    follower = row.followers.filter(worker=worker).first()
+    if follower is not None and _is_fresh(follower, pool):
+        found, is_noted = _look(row, follower)
+        if is_noted:
+            return found
     with transaction.atomic():
-        row = rollouts.locked(binding.document.name)
-        follower = _seen(row, pool, worker)
-        rollout = rollouts.newest_of(row)
-        state = None if rollout is None else rollouts.load(row, rollout)
-        active = None if row.active is None else row.active.number
-        number = desired_number(
-            state,
-            0 if rollout is None else rollout.revision.number,
-            worker,
-            active=active,
-            applied=follower.applied,
-        )
-        if number is None:
-            return None
-        brings = rollout is not None and rollout.revision.number == number
-        if rollout is not None and brings and rollout.stage in SPREADING:
-            rollout.acks.get_or_create(worker=worker, defaults={"outcome": Outcome.SENT})
-        revision = revision_of(row, number)
-        return Desired(
-            row.name,
-            number,
-            revision.digest,
-            revision.content,
-            rollout.pk if rollout is not None and brings else None,
-            rollout is not None
-            and brings
-            and rollout.stage in SPREADING
-            and rollouts.guard_of(rollout) is not None,
-        )
+        row = rollouts.locked(row.name)
+        found, is_noted = _look(row, _seen(row, pool, worker))
+        if found is not None and found.rollout is not None and not is_noted:
+            RevisionAck.objects.create(rollout_id=found.rollout, worker=worker, outcome=Outcome.SENT)
+        return found
+
+
+def _look(row: ConfigDocument, follower: Follower) -> tuple[Desired | None, bool]:
+    """What a worker should run, and whether it is written down that it has been given that."""
+    worker = follower.worker
+    rollout = rollouts.newest_of(row)
+    state, revision = None, None
+    if rollout is not None:
+        revision = rollout.revision
+        # Who is in the canary depends on all workers; whom the other stages reach does not.
+        is_canary = rollout.stage == Stage.CANARY
+        state = rollouts.load(row, rollout) if is_canary else State(stage=Stage(rollout.stage))
+    number = desired_number(
+        state,
+        0 if revision is None else revision.number,
+        worker,
+        active=None if row.active is None else row.active.number,
+        applied=follower.applied,
+    )
+    if number is None:
+        return None, True
+    if rollout is None or revision is None or revision.number != number:
+        held = revision_of(row, number)
+        return Desired(row.name, number, held.digest, held.content, None, False), True
+    is_spreading = rollout.stage in SPREADING
+    is_guarded = is_spreading and rollouts.guard_of(rollout) is not None
+    found = Desired(row.name, number, revision.digest, revision.content, rollout.pk, is_guarded)
+    return found, not is_spreading or rollout.acks.filter(worker=worker).exists()
 
 
 def acknowledge(
@@ -175,9 +187,9 @@ def _seen(row: ConfigDocument, pool: str, worker: str) -> Follower:
     """Note that a worker is there, and who is not any more."""
     now = timezone.now()
     follower = row.followers.filter(worker=worker).first()
+    if follower is not None and _is_fresh(follower, pool):
+        return follower
     if follower is not None and follower.is_present and follower.pool == pool:
-        if now - follower.seen_at < SEEN_EVERY:
-            return follower
         follower.seen_at = now
         follower.save(update_fields=["seen_at"])
         _sweep(row)
@@ -190,6 +202,12 @@ def _seen(row: ConfigDocument, pool: str, worker: str) -> Follower:
     _move(row, WorkerJoined(worker))
     _sweep(row)
     return follower
+
+
+def _is_fresh(follower: Follower, pool: str) -> bool:
+    """Whether it need not be written down again that a worker is there."""
+    is_known = follower.is_present and follower.pool == pool
+    return is_known and timezone.now() - follower.seen_at < SEEN_EVERY
 
 
 def _sweep(row: ConfigDocument) -> None:
@@ -233,8 +251,8 @@ def _check(name: str, path: str) -> None:
 
 def _bounded(problem: Detail) -> dict[str, str]:
     return {
-        "path": problem.path[:MAX_PROBLEM_CHARACTERS].replace("\x00", " "),
-        "message": problem.message[:MAX_PROBLEM_CHARACTERS].replace("\x00", " "),
+        "path": problem.path[:MAX_PROBLEM_CHARACTERS],
+        "message": problem.message[:MAX_PROBLEM_CHARACTERS],
     }
 
 

@@ -24,6 +24,7 @@ from controlplane.core.models import Resource
 from controlplane.core.references import require_named, require_unnamed
 from controlplane.core.roles import Action, Actor, require
 from dataplane.config.decode import decode_struct
+from dataplane.config.document import join
 from dataplane.errors import ConfigError
 from epp.objects import schema
 
@@ -225,7 +226,7 @@ class ResourceService(ABC, Generic[M]):
             audit.record(actor, "delete", self.kind, name, before=before, after=None)
 
     def _one(self, rows: QuerySet[M], name: str) -> M:
-        row = rows.filter(name=name).first()
+        row = rows.filter(name=name).first() if is_storable(name) else None
         if row is None:
             raise MissingError(f"there is no {self.kind} {name}")
         return row
@@ -280,8 +281,8 @@ class ResourceService(ABC, Generic[M]):
         spec = self.judge_spec(document, problems)
         wanted = Wanted(name, labels, spec, version)
         if spec is not None and not problems:
-            _check_texts(labels, "metadata.labels", problems)
-            _check_texts(document.get("spec"), "spec", problems)
+            check_texts(labels, "metadata.labels", problems)
+            check_texts(document.get("spec"), "spec", problems)
         if spec is not None and not problems:
             self.check(wanted, problems)
         if problems:
@@ -318,11 +319,12 @@ class ResourceService(ABC, Generic[M]):
         return str(name), labels, None if version is None else int(version[:18])
 
 
-def _check_texts(value: Any, path: str, problems: list[ConfigError]) -> None:
+def check_texts(value: Any, path: str, problems: list[ConfigError]) -> None:
+    """Note every text in plain data that some database does not take."""
     problems.extend(
         ConfigError("holds what is no text: a NUL or half a character", path=place)
         for place, text in _texts(value, path)
-        if not _is_storable(text)
+        if not is_storable(text)
     )
 
 
@@ -335,12 +337,12 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield place, item
         elif isinstance(item, dict):
             yield from ((place, key) for key in item if isinstance(key, str))
-            left.extend((f"{place}.{key}", inner) for key, inner in reversed(item.items()))
+            left.extend((join(place, str(key)), inner) for key, inner in reversed(item.items()))
         elif isinstance(item, list):
             left.extend((f"{place}[{index}]", item[index]) for index in reversed(range(len(item))))
 
 
-def _is_storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Whether every database takes it."""
     return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 

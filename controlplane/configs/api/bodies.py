@@ -11,6 +11,7 @@ from controlplane.configs.canary import parse_canary
 from controlplane.configs.rollout import Canary, Guard
 from controlplane.configs.rollouts import Wish
 from controlplane.core.errors import InvalidError
+from controlplane.core.resources import check_texts
 from dataplane.config.decode import decode_struct
 from dataplane.errors import ConfigError
 
@@ -89,6 +90,8 @@ def body_of(request: Request, kind: type[B]) -> B:
     raw: Any = request.data if request.body else {}
     problems: list[ConfigError] = []
     found = decode_struct(raw, kind, "", problems)
+    if not problems:
+        check_texts(raw, "", problems)
     if problems or found is None:
         raise InvalidError.of(problems or [ConfigError("must be a mapping")])
     return found

@@ -48,7 +48,7 @@ class ValidateView(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         """What the document comes to; 422 with everything that is wrong with it."""
-        return Response(plans.verdict(actor_of(request), name, document_of(request), PickerConfigService()))
+        return Response(plans.validate(actor_of(request), name, document_of(request), PickerConfigService()))
 
 
 class PlanView(APIView):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -122,6 +123,20 @@ def test_questions_that_make_no_sense_are_refused(path: str) -> None:
     api = client()
     post(api, ALL, picker_config())
     assert api.get(f"{ONE}/{path}").status_code == 422
+
+
+def test_texts_that_no_database_takes_are_refused() -> None:
+    api, worker = client(), client(Role.WORKER)
+    post(api, ALL, picker_config())
+    for text in ("a\x00", "\ud800"):
+        raw = json.dumps({"document": text, "revision": 1})
+        answer = worker.post("/api/v1/workers/w1/acks", raw, content_type="application/json")
+        assert (answer.status_code, answer.json()["details"][0]["path"]) == (422, "document")
+        raw = json.dumps({"reason": text})
+        assert api.post(f"{ONE}/halt", raw, content_type="application/json").status_code == 422
+    for path in ("", "/plan", "/rollout"):
+        assert api.get(f"{ALL}/%00{path}").status_code == 404
+    assert post(api, f"{ALL}/%00/publish")[0] == 404
 
 
 def test_what_is_not_there_is_told() -> None:

@@ -87,7 +87,18 @@ def test_the_pickers_own_code_tells_every_mistake_with_its_path() -> None:
 def test_what_no_database_keeps_is_refused(value: Any) -> None:
     document = picker_config()
     document["plugins"][0]["parameters"] = {"x": value}
-    assert "holds " in problems(document)[0]
+    (told,) = problems(document)
+    assert "holds what is no " in told
+
+
+def test_deep_nesting_is_refused() -> None:
+    value: Any = 1
+    for _ in range(5000):
+        value = [value]
+    document = picker_config()
+    document["plugins"][0]["parameters"] = {"x": value}
+    (told,) = problems(document)
+    assert "holds what is no JSON" in told
 
 
 def test_plugins_of_alpha_stability_are_left_to_the_workers() -> None:

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from controlplane.configs import rollouts, workers
@@ -219,6 +221,14 @@ def test_only_workers_report_and_only_operators_order(running: str) -> None:
         rollouts.current(WORKER, "standard")
     assert (newest().stage, ask("w1") == 2 or ask("w2") == 2) == (Stage.CANARY, True)
     assert workers.desired(ADMIN, "pool", "w1") is not None
+
+
+def test_asking_again_writes_nothing_and_asks_the_database_little(running: str) -> None:
+    for worker in ("w1", "w2"):
+        with CaptureQueriesContext(connection) as captured:
+            ask(worker)
+        said = [query["sql"].split()[0] for query in captured]
+        assert (set(said), len(said) <= 6) == ({"SELECT"}, True)
 
 
 @pytest.mark.parametrize("name", ["", "Bad Name", "x" * 300, "a\x00"])
