@@ -61,6 +61,18 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if environment.is_
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 
+# What fails is told with its traceback; what is refused has been told to whoever asked.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "django": {"handlers": ["stderr"], "level": "WARNING"},
+        "django.request": {"level": "ERROR"},
+    },
+}
+
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
 """Largest request body in bytes: a set of documents."""
 

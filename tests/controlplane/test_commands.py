@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,17 @@ def test_keys_are_made_rotated_and_revoked(served: Command) -> None:
     exported = served.says("export")
     assert "update" not in served.says("diff", "-", text=exported)
     assert served.says("get", "tenants").count("kind: Tenant") == 1
+
+
+def test_what_fails_is_in_the_log_with_its_reason(served: Command, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "state" / "database.sqlite3")) as database:
+        database.execute("DROP TABLE tenancy_virtualkey")
+    assert served.refusal("get", "virtualkeys") == (
+        "pointsman get: error: the control plane failed; its log says why\n"
+    )
+    log = (tmp_path / "log").read_text()
+    assert "no such table: tenancy_virtualkey" in log
+    assert "Traceback (most recent call last)" in log
 
 
 def test_secrets_go_in_and_are_encrypted_anew(served: Command, tmp_path: Path) -> None:
