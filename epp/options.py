@@ -208,6 +208,8 @@ def parse_args(argv: Sequence[str]) -> EppOptions:
     _check_values(values)
     _check_xds(values)
     warnings = _warnings(given)
+    if values["xds-token-file"] and not values["xds-ca"] and not _is_here(values["xds-server"]):
+        warnings.append("without --xds-ca the token for the control plane travels in clear")
     interval = values["refresh-metrics-interval"]
     if interval < MIN_REFRESH_S:
         warnings.append(
@@ -299,6 +301,12 @@ def _check_xds(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{server!r} is not host:port", path="--xds-server")
     if values["xds-node-id"] and not NODE_ID.fullmatch(values["xds-node-id"]):
         raise ConfigError("may have letters, digits and . _ : -, at most 253", path="--xds-node-id")
+
+
+def _is_here(server: str) -> bool:
+    """Whether an address is of this machine's loopback."""
+    host = server.rpartition(":")[0].strip("[]")
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _share(values: Mapping[str, Any], name: str) -> float:

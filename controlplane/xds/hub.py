@@ -161,10 +161,12 @@ class Hub:
             await self.in_database(lambda: changes.raise_to(ahead))
         elif number == self._number:
             return
-        await self._refresh(frozenset(self._sessions))
+        woken = await self._refresh(frozenset(self._sessions))
+        if woken:
+            log.info("change %d: %d streams may need something", self._number, woken)
 
-    async def _refresh(self, pools: frozenset[str]) -> None:
-        """Read these pools, and wake the streams for which that may mean something."""
+    async def _refresh(self, pools: frozenset[str]) -> int:
+        """Read these pools, and wake the streams for which that may mean something; how many these are."""
         number, built = await self.in_database(lambda: resources.build(pools))
         if pools.issuperset(self._sessions):
             self._number = number
@@ -178,8 +180,7 @@ class Hub:
                 if before is None or before.resources != found or session.subscriptions.ahead > before.number:
                     session.wake.set()
                     woken += 1
-        if woken:
-            log.info("change %d: %d streams may need something", number, woken)
+        return woken
 
     async def _write(self) -> None:
         """Write what workers said and who has left."""

@@ -6,6 +6,9 @@ import asyncio
 import logging
 import signal
 
+from django.db import connection
+
+from controlplane.core import changes
 from controlplane.xds.server import XdsOptions, XdsServer
 from dataplane.addresses import host_port
 
@@ -13,7 +16,9 @@ log = logging.getLogger(__name__)
 
 
 def run(options: XdsOptions) -> None:
-    """Serve until SIGTERM or SIGINT. ``ConfigError`` when it cannot begin."""
+    """Serve until SIGTERM or SIGINT. ``ConfigError`` or ``DatabaseError`` when it cannot begin."""
+    changes.current()  # who cannot read the database at all should say so, and not to every worker
+    connection.close()
     asyncio.run(_serve(options))
 
 

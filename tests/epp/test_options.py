@@ -109,6 +109,21 @@ def test_a_control_plane_is_named_with_all_that_it_needs():
     )
 
 
+@pytest.mark.parametrize(
+    ("server", "more", "count"),
+    [
+        ("cp.example:1", [], 1),
+        ("cp.example:1", ["--xds-ca=a"], 0),
+        ("127.0.0.1:1", [], 0),
+        ("[::1]:1", [], 0),
+        ("localhost:1", [], 0),
+    ],
+)
+def test_a_token_that_travels_in_clear_is_warned_of(server: str, more: list[str], count: int):
+    warnings = parse_args([f"--xds-server={server}", "--xds-token-file=t", *more]).warnings
+    assert warnings == ("without --xds-ca the token for the control plane travels in clear",) * count
+
+
 def test_the_metrics_port_can_have_an_address_of_its_own():
     options = parse_args(["--host=10.0.0.1", "--metrics-host=127.0.0.1"])
     assert (options.host, options.metrics_host) == ("10.0.0.1", "127.0.0.1")

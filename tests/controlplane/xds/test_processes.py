@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from controlplane.xds.subscriptions import MAX_TYPES
+from dataplane.xds.messages import Node, Request
+from dataplane.xds.transport import AdsStream, ServerAddress, StreamError
 from tests.support.black_box import Pod, Site
 from tests.support.certificates import write_certificate
 from tests.support.controlplane import POOL
@@ -198,6 +201,27 @@ async def test_nobody_else_is_sent_anything(plant: Plant) -> None:
             assert page["objectives"] == []
 
 
+async def test_streams_that_make_no_sense_are_ended_with_the_reason(plant: Plant) -> None:
+    assert plant.server is not None
+    server = ServerAddress(target=plant.server.address, token_file=str(plant.token))
+
+    async def end_of(*requests: Request) -> str:
+        stream = await AdsStream.open(server)
+        try:
+            for request in requests:
+                await stream.send(request)
+            with pytest.raises(StreamError) as caught:
+                await stream.receive()
+            return str(caught.value)
+        finally:
+            await stream.close()
+
+    for node in (None, Node("", "pool"), Node("a b", "pool"), Node("w", ""), Node("w", "No Pool")):
+        assert (await end_of(Request("t", node=node))).startswith("INVALID_ARGUMENT: node.id must be")
+    greeting = [Request(f"t{number}", node=Node("w", "pool")) for number in range(MAX_TYPES + 1)]
+    assert await end_of(*greeting) == f"UNAVAILABLE: a stream subscribes to 1 to {MAX_TYPES} types"
+
+
 async def test_both_sides_can_show_certificates(plant: Plant) -> None:
     await asyncio.to_thread(plant.stop_xds)
     cert, key = map(str, write_certificate(plant.folder))
@@ -218,6 +242,10 @@ def test_flags_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         assert done.returncode == 2
         return done.stderr.removeprefix("pointsman controlplane serve-xds: error: ").strip()
 
+    assert "run 'pointsman controlplane init' first" in Command(tmp_path).refusal(
+        "controlplane", "serve-xds", "--port", "0"
+    )
+    Command(tmp_path).says("controlplane", "init")
     assert refusal("--port", "70000") == "--port: 70000 is no port"
     assert refusal("--tls-key", "k") == "--tls-cert and --tls-key need one another"
     assert refusal("--client-ca", "c") == "--client-ca needs --tls-cert: certificates are shown over TLS only"
