@@ -13,8 +13,10 @@ import argparse
 import contextlib
 import hashlib
 import random
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -229,7 +231,10 @@ def run_follow(arguments: argparse.Namespace) -> int:
     control = ControlPlane(arguments, arguments.pool, worker)
     follower = Follower(control, PickerPages(arguments.picker), arguments.config_file, _say)
     wait, said = arguments.interval, ""
-    while True:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    while not ended.is_set():
         try:
             follower.once()
             wait, trouble = arguments.interval, ""
@@ -241,7 +246,8 @@ def run_follow(arguments: argparse.Namespace) -> int:
         if arguments.once:
             return 0 if follower.is_settled else NOT_DONE
         # Workers that began together do not ask together for ever.
-        time.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - nothing secret
+        ended.wait(wait * random.uniform(0.8, 1.2))  # noqa: S311 - nothing secret
+    return 0
 
 
 def _say(text: str) -> None:

@@ -110,8 +110,8 @@ def following(operator: Operator, token: str, log: Path) -> Iterator[subprocess.
     try:
         yield process
     finally:
-        process.kill()
-        process.wait(20)
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 async def test_a_configuration_goes_out_is_refused_and_gone_back_on(gateway: Gateway, tmp_path: Path) -> None:
