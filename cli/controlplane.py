@@ -222,5 +222,5 @@ def run_rotate_encryption_key(arguments: argparse.Namespace) -> int:
     from controlplane.core import users
     from controlplane.providers.credentials import rotate_key
 
-    print(f"{rotate_key(users.SYSTEM)} secrets are encrypted with the present key")
+    print(f"secrets encrypted with the present key: {rotate_key(users.SYSTEM)}")
     return 0

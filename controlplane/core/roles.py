@@ -30,7 +30,7 @@ class Action(StrEnum):
     READ = "read"
     WRITE = "write"
     FOLLOW = "follow"
-    """Ask for what a worker should run, and report what became of it."""
+    """Ask for what a worker should run, and report what became of it and what it is used for."""
 
 
 class Channel(StrEnum):

@@ -193,7 +193,7 @@ class VirtualKeyService(ResourceService[VirtualKey]):
         Reports may come twice and late: only a later moment changes anything, and none is later than now.
         No change of the configuration, so neither version nor audit log tell of it.
         """
-        require(actor, Action.WRITE, self.kind)
+        require(actor, Action.FOLLOW, self.kind)
         now = timezone.now()
         noted = 0
         with transaction.atomic():

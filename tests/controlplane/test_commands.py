@@ -170,7 +170,7 @@ def test_secrets_go_in_and_are_encrypted_anew(served: Command, tmp_path: Path) -
     keys = tmp_path / "state" / "encryption-keys"
     before = keys.read_text()
     assert served.says("controlplane", "rotate-encryption-key") == (
-        "1 secrets are encrypted with the present key\n"
+        "secrets encrypted with the present key: 1\n"
     )
     assert (keys.read_text().split()[1], keys.stat().st_mode & 0o777) == (before.strip(), 0o600)
     shown = served.says("get", "providercredentials", "key")

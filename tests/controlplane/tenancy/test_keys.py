@@ -15,7 +15,7 @@ from controlplane.core.errors import ConflictError, ForbiddenError, InvalidError
 from controlplane.core.models import AuditEntry
 from controlplane.tenancy.models import VirtualKey
 from controlplane.tenancy.services import MAX_GRACE, TenantService, Use, VirtualKeyService
-from tests.support.controlplane import OPERATOR, TENANT, VIEWER, VIRTUAL_KEY, example
+from tests.support.controlplane import OPERATOR, TENANT, VIEWER, VIRTUAL_KEY, WORKER, example
 
 pytestmark = pytest.mark.django_db
 
@@ -200,6 +200,7 @@ def test_viewers_and_late_comers_change_no_key() -> None:
         lambda: SERVICE.rotate(VIEWER, "laptop", HOUR),
         lambda: SERVICE.revoke(VIEWER, "laptop"),
         lambda: SERVICE.note_uses(VIEWER, []),
+        lambda: SERVICE.note_uses(OPERATOR, []),
     ):
         with pytest.raises(ForbiddenError):
             refused()
@@ -216,7 +217,7 @@ def test_the_last_use_only_moves_forward_and_not_beyond_now() -> None:
     now = timezone.now()
 
     def note(text: str, ago: timedelta) -> tuple[int, Any]:
-        noted = SERVICE.note_uses(OPERATOR, [Use(digest(text), now - ago)])
+        noted = SERVICE.note_uses(WORKER, [Use(digest(text), now - ago)])
         return noted, VirtualKey.objects.get().last_used_at
 
     assert note(old, HOUR) == (1, now - HOUR)

@@ -69,15 +69,16 @@ def test_a_rotation_that_makes_no_sense_changes_nothing(api: APIClient, body: An
 def test_gateways_report_uses(api: APIClient) -> None:
     digest = hashlib.sha256(made(api).encode()).hexdigest()
     report = {"uses": [{"keyDigest": digest, "at": "2026-01-01T00:00:00Z"}]}
-    assert api.post("/api/v1/virtualkeyuses", report, format="json").json() == {"noted": 1}
-    assert api.post("/api/v1/virtualkeyuses", report, format="json").json() == {"noted": 0}
+    worker = client(Role.WORKER)
+    assert worker.post("/api/v1/virtualkeyuses", report, format="json").json() == {"noted": 1}
+    assert worker.post("/api/v1/virtualkeyuses", report, format="json").json() == {"noted": 0}
     assert api.get(ONE).json()["status"]["lastUsedAt"] == "2026-01-01T00:00:00+00:00"
     many = {"uses": report["uses"] * 1001}
-    assert code(api.post("/api/v1/virtualkeyuses", many, format="json")) == (422, "invalid")
+    assert code(worker.post("/api/v1/virtualkeyuses", many, format="json")) == (422, "invalid")
     for wrong in ({"at": "0001-01-01T00:00:00+10:00"}, {"extra": 1}):
         odd = {"uses": [{**report["uses"][0], **wrong}]}
-        assert code(api.post("/api/v1/virtualkeyuses", odd, format="json")) == (422, "invalid")
-    assert code(client(Role.VIEWER).post("/api/v1/virtualkeyuses", report, format="json")) == (
+        assert code(worker.post("/api/v1/virtualkeyuses", odd, format="json")) == (422, "invalid")
+    assert code(api.post("/api/v1/virtualkeyuses", report, format="json")) == (
         403,
         "forbidden",
     )
