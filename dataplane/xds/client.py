@@ -161,6 +161,6 @@ class XdsClient:
             await aside(lambda: store.save(held))
         except OSError as error:
             self.store_failure = f"{store.path}: {error.strerror or error}"
-            log.exception("version %s is in use but not kept on disk", offer.held.version)
+            log.error("version %s is in use but not kept on disk: %s", offer.held.version, self.store_failure)
         else:
             self.store_failure = ""

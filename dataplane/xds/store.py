@@ -66,10 +66,15 @@ class Store:
         return Held(version, found.resources)
 
     def save(self, held: Mapping[str, Held]) -> None:
-        """Replace the file. ``OSError`` when that is not possible; the old file is whole then."""
+        """Replace the file, in a folder that is made for its owner alone if it is missing.
+
+        ``OSError`` when that is not possible; the old file is whole then.
+        """
         sets = {type_url: _Set(str(each.version), each.resources) for type_url, each in held.items()}
         body = msgspec.json.encode(_File(1, self._cluster, sets))
         folder = os.path.dirname(os.path.abspath(self.path))
+        with contextlib.suppress(FileExistsError):  # what is there and no folder is said by the next call
+            os.makedirs(folder, mode=0o700)
         descriptor, name = tempfile.mkstemp(prefix=".xds-", dir=folder)  # made with mode 0600
         try:
             with os.fdopen(descriptor, "wb") as file:

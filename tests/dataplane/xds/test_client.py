@@ -121,8 +121,9 @@ async def test_what_is_accepted_is_on_disk_and_what_is_refused_is_not(tmp_path: 
 
 
 async def test_a_disk_that_takes_nothing_is_said_and_hinders_nothing(tmp_path: Path) -> None:
+    (tmp_path / "no").write_text("a file")
     store = Store(str(tmp_path / "no" / "last"), "pool")
     site = Site(Script(sent(1, b"a")), store=store)
     await site.run()
     assert site.judged == [b"a"]
-    assert site.client.describe()["storeFailure"] == f"{store.path}: No such file or directory"
+    assert site.client.describe()["storeFailure"] == f"{store.path}: Not a directory"

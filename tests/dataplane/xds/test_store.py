@@ -29,6 +29,21 @@ def test_what_is_saved_is_loaded_and_is_the_owners_alone(store: Store) -> None:
     assert os.listdir(os.path.dirname(store.path)) == ["last-good"]
 
 
+def test_a_missing_folder_is_made_for_the_owner_alone(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "var" / "pool" / "last-good"), "pool")
+    assert store.load() == {}
+    store.save(HELD)
+    assert store.load() == HELD
+    assert os.stat(tmp_path / "var" / "pool").st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_cannot_be_made_is_said_and_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "var").write_text("a file")
+    with pytest.raises(NotADirectoryError):
+        Store(str(tmp_path / "var" / "last-good"), "pool").save(HELD)
+    assert (tmp_path / "var").read_text() == "a file"
+
+
 @pytest.mark.parametrize("position", [0, 40, 64, 70, -2])
 def test_one_other_byte_anywhere_makes_it_none(store: Store, position: int) -> None:
     store.save(HELD)
