@@ -15,6 +15,8 @@ from controlplane.fleet.services import PoolService
 
 STALE_AFTER: Final = timedelta(seconds=10)
 """A report of this age says what was, not what is."""
+FORGOTTEN_AFTER: Final = timedelta(days=1)
+"""Nobody reports the pool any more."""
 
 
 def report(runner: str, reports: Mapping[str, Mapping[str, Any]]) -> None:
@@ -32,6 +34,7 @@ def report(runner: str, reports: Mapping[str, Mapping[str, Any]]) -> None:
             update_fields=["reported_at", "runner", "report"],
         )
         _forget(runner, reports)
+        PoolStatus.objects.filter(reported_at__lt=now - FORGOTTEN_AFTER).delete()
 
 
 def _forget(runner: str, kept: Collection[str]) -> None:

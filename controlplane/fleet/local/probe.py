@@ -71,8 +71,10 @@ async def probe(
             [str(text) for text in reload.get("refused", [])],
             counts,
         )
-    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
+    except (aiohttp.ClientError, TimeoutError):
         return Probe()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return Probe()  # whatever answers there is no picker
 
 
 async def _read(content: aiohttp.StreamReader) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from controlplane.core.errors import MissingError
 from controlplane.core.roles import Role
 from controlplane.fleet.models import PoolStatus
 from controlplane.fleet.services import PoolService
-from controlplane.fleet.status import STALE_AFTER, report, status_of
+from controlplane.fleet.status import FORGOTTEN_AFTER, STALE_AFTER, report, status_of
 from tests.support.controlplane import OPERATOR, POOL, VIEWER, client
 
 pytestmark = pytest.mark.django_db
@@ -48,3 +48,12 @@ def test_pools_a_runner_gave_up_are_forgotten_and_others_stay() -> None:
     report("host:2", {"c": {}})
     report("host:1", {"b": {}})
     assert set(PoolStatus.objects.values_list("pool", flat=True)) == {"b", "c"}
+
+
+def test_reports_of_pools_that_nobody_runs_any_more_are_forgotten() -> None:
+    report("host:1", {"a": {}})
+    row = PoolStatus.objects.get()
+    row.reported_at -= FORGOTTEN_AFTER + timedelta(seconds=1)
+    row.save()
+    report("host:2", {"b": {}})
+    assert [row.pool for row in PoolStatus.objects.all()] == ["b"]
