@@ -59,6 +59,7 @@ def add_parser(subparsers: Subparsers) -> None:
     get = subparsers.add_parser("get", help="print objects of a kind, or one of them")
     get.add_argument("kind", help=f"{', '.join(KINDS.values())}, or the kind's own name")
     get.add_argument("name", nargs="?", help="one object; without it all")
+    get.add_argument("--status", action="store_true", help="what runs for it, and how it fares (pools)")
     get.set_defaults(run=partial(guarded, "get", run_get))
     for parser in (apply, diff, export, get):
         add_url(parser)
@@ -108,8 +109,11 @@ def run_get(arguments: argparse.Namespace) -> int:
     import yaml
 
     plural = urllib.parse.quote(plural_of(arguments.kind), safe="")
+    if arguments.status and arguments.name is None:
+        raise RefusedError("--status needs the name of one object")
     if arguments.name is not None:
-        found = [call(arguments, "GET", f"{plural}/{urllib.parse.quote(arguments.name, safe='')}")]
+        part = "/status" if arguments.status else ""
+        found = [call(arguments, "GET", f"{plural}/{urllib.parse.quote(arguments.name, safe='')}{part}")]
     else:
         found = []
         while True:

@@ -18,11 +18,12 @@ from typing import Any, Final, Protocol, TypeVar
 
 from django.db import Error, connection, reset_queries
 
+from controlplane.core import changes
 from controlplane.core.errors import ServiceError
 from controlplane.fleet import status
 from controlplane.fleet.local.counts import Counts
 from controlplane.fleet.local.following import Following, acknowledge, observe
-from controlplane.fleet.local.wanted import Wanted, WantedConfig, marker, read_wanted
+from controlplane.fleet.local.wanted import Wanted, WantedConfig, read_wanted
 
 T = TypeVar("T")
 
@@ -68,8 +69,8 @@ class Database:
         threading.Thread(target=self._work, name="fleet database", daemon=True).start()
 
     async def marker(self) -> object:
-        """One look at an index."""
-        return await self._call(marker)
+        """The number of changes."""
+        return await self._call(changes.current)
 
     async def wanted(self) -> Wanted:
         """A few queries."""

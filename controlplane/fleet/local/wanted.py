@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from controlplane.core.kinds import KINDS
-from controlplane.core.models import AuditEntry
 from controlplane.core.resources import POOL_REFERENCE, Document, ResourceService
 from controlplane.core.roles import Actor, Channel, Role
 from controlplane.fleet.models import InferencePool
@@ -22,9 +21,6 @@ LOCAL: Final = "local"
 
 MAX_POOLS: Final = 500
 """Pools that one runner runs."""
-
-MARKED: Final = 64
-"""Newest audit entries that make up the marker: transactions may end in another order than their entries."""
 
 
 class WantedConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +55,6 @@ class Wanted(msgspec.Struct, frozen=True):
     pools: list[WantedPool]
     beyond: int = 0
     """Pools there is no room for."""
-
-
-def marker() -> list[int]:
-    """Differs from the last one after any change; one look at an index."""
-    return list(AuditEntry.objects.order_by("-id").values_list("id", flat=True)[:MARKED])
 
 
 Configs = Callable[[Sequence[str]], Mapping[str, WantedConfig | None]]

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from controlplane.core import changes
 from controlplane.core.errors import InvalidError
 from controlplane.fleet.local import database
 from controlplane.fleet.local.database import MAX_WAITING_CALLS, Database, SourceError
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> Database:
-    monkeypatch.setattr(database, "marker", call)
+    monkeypatch.setattr(changes, "current", call)
     return Database()
 
 

@@ -171,6 +171,9 @@ def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) 
         fleet.request("endpointlists/rack-1", "DELETE", 1)
         fleet.report(lambda report: report["endpoints"] is not None and report["endpoints"]["total"] == 2)
 
+        assert "state: ready" in command.says("get", "pools", "llama", "--status")
+        assert "needs the name of one object" in command.refusal("get", "pools", "--status")
+
         os.kill(first["picker"]["pid"], signal.SIGKILL)
         second = fleet.report(lambda report: report["picker"]["restarts"] == 1 and is_ready(report))
         assert second["ports"] == first["ports"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from controlplane.configs.models import Rollout
 from controlplane.core.documents import apply
 from controlplane.fleet.local.following import ASK_EVERY_S, Following, acknowledge
-from controlplane.fleet.local.wanted import WantedConfig, marker, read_wanted
-from controlplane.fleet.services import EndpointListService, PoolService
+from controlplane.fleet.local.wanted import WantedConfig, read_wanted
 from controlplane.objectives.models import InferenceModelRewrite, InferenceObjective
-from controlplane.objectives.services import ObjectiveService
 from tests.support.controlplane import ENDPOINTS, EXAMPLES, OBJECTIVE, OPERATOR, POOL, REWRITE, objective
 
 pytestmark = pytest.mark.django_db
@@ -70,22 +67,6 @@ def test_many_pools_cost_as_few_queries_as_one() -> None:
     before = queries()
     apply(OPERATOR, [named(POOL, f"p{number}") for number in range(10)])
     assert queries() == before <= 5
-
-
-def test_the_marker_moves_with_every_change() -> None:
-    seen = [marker()]
-    PoolService().create(OPERATOR, POOL)
-    seen.append(marker())
-    EndpointListService().create(OPERATOR, ENDPOINTS)
-    seen.append(marker())
-    ObjectiveService().create(OPERATOR, objective())
-    seen.append(marker())
-    ObjectiveService().update(OPERATOR, "interactive", objective(priority=3))
-    seen.append(marker())
-    ObjectiveService().delete(OPERATOR, "interactive")
-    seen.append(marker())
-    assert all(before != after for before, after in pairwise(seen))
-    assert marker() == seen[-1]
 
 
 CONFIG: dict[str, Any] = {
