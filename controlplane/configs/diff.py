@@ -9,55 +9,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from controlplane.core.documents import Change, differences
+from controlplane.core.documents import ABSENT, Change
+from dataplane.config.document import join
 
 _NAMES: Final = ("name", "pluginRef", "type")
 """Fields that tell entries of a list apart; the first that all have and in which all differ counts."""
 
 
 def changes(before: Any, after: Any) -> list[Change]:
-    """Leaves that differ, in the order of their paths, then lists whose order has changed."""
-    return [
-        Change(change.path.replace(".[", "["), change.before, change.after)
-        for change in (*differences(_by_name(before), _by_name(after)), *_moved(before, after))
-    ]
+    """Leaves that differ, in the order of their paths; an entry that is new or gone is one change.
+
+    Lists whose named entries stand in another order are told as such, because plugins run in that order.
+    """
+    return list(_differences(before, after, ""))
 
 
-def _by_name(value: Any) -> Any:
-    """The value with lists of named entries as mappings from ``[name]``."""
-    if isinstance(value, dict):
-        return {key: _by_name(item) for key, item in value.items()}
-    if not isinstance(value, list):
-        return value
-    names = _names(value)
-    items = [_by_name(item) for item in value]
-    return items if names is None else dict(zip((f"[{name}]" for name in names), items, strict=True))
-
-
-def _names(entries: list[Any]) -> list[str] | None:
-    if not entries or not all(isinstance(entry, dict) for entry in entries):
-        return None
-    for field in _NAMES:
-        named = [entry.get(field, entry.get("type") if field == "name" else None) for entry in entries]
-        if all(isinstance(name, str) for name in named) and len(set(named)) == len(named):
-            return named
-    return None
-
-
-def _moved(before: Any, after: Any, path: str = "") -> Iterator[Change]:
-    """Lists whose named entries are the same in another order: plugins run in the order of the list."""
+def _differences(before: Any, after: Any, path: str) -> Iterator[Change]:
     if isinstance(before, dict) and isinstance(after, dict):
-        for key in sorted(before.keys() & after.keys()):
-            yield from _moved(before[key], after[key], f"{path}.{key}" if path else str(key))
+        for key in sorted({*before, *after}):
+            yield from _differences(before.get(key, ABSENT), after.get(key, ABSENT), join(path, key))
     elif isinstance(before, list) and isinstance(after, list):
-        old, new = _names(before), _names(after)
-        if old is None or new is None:
-            return
-        kept_before = [name for name in old if name in new]
-        kept_after = [name for name in new if name in old]
-        if kept_before != kept_after:
-            yield Change(f"{path} (order)", kept_before, kept_after)
-        entries = dict(zip(new, after, strict=True))
-        for name, entry in zip(old, before, strict=True):
-            if name in entries:
-                yield from _moved(entry, entries[name], f"{path}[{name}]")
+        yield from _in_lists(before, after, path)
+    elif type(before) is not type(after) or before != after:
+        yield Change(path, before, after)
+
+
+def _in_lists(before: list[Any], after: list[Any], path: str) -> Iterator[Change]:
+    old, new = _named(before, after)
+    for key in dict.fromkeys([*old, *new]):
+        yield from _differences(old.get(key, ABSENT), new.get(key, ABSENT), f"{path}[{key}]")
+    kept_before = [key for key in old if key in new]
+    kept_after = [key for key in new if key in old]
+    if kept_before != kept_after:
+        yield Change(f"{path} (order)", kept_before, kept_after)
+
+
+def _named(*lists: list[Any]) -> list[dict[Any, Any]]:
+    """The entries of each list by name, or by place where they have no names."""
+    for field in _NAMES:
+        names = [[_name(entry, field) for entry in entries] for entries in lists]
+        if all(None not in listed and len(set(listed)) == len(listed) for listed in names):
+            return [
+                dict(zip(listed, entries, strict=True)) for listed, entries in zip(names, lists, strict=True)
+            ]
+    return [dict(enumerate(entries)) for entries in lists]
+
+
+def _name(entry: Any, field: str) -> str | None:
+    """What an entry is called; a plugin without a name is called like its type."""
+    if not isinstance(entry, dict):
+        return None
+    name = entry.get(field, entry.get("type") if field == "name" else None)
+    return name if isinstance(name, str) else None

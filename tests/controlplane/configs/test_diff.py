@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -39,8 +40,28 @@ def test_another_order_is_told_as_such() -> None:
     ]
 
 
+def test_what_is_new_as_a_whole_is_shown_as_it_is_written() -> None:
+    after = picker_config()
+    assert changes({}, {"plugins": after["plugins"]}) == [Change("plugins", None, after["plugins"])]
+    assert changes({"plugins": []}, {"plugins": after["plugins"]}) == [
+        Change("plugins[queue-scorer]", None, {"type": "queue-scorer"}),
+        Change("plugins[prefix-cache-scorer]", None, {"type": "prefix-cache-scorer"}),
+    ]
+
+
+def test_lists_without_names_are_compared_by_place() -> None:
+    assert changes({"a": ["x", "y"]}, {"a": ["x", "z", 1]}) == [
+        Change("a[1]", "y", "z"),
+        Change("a[2]", None, 1),
+    ]
+
+
+def test_a_number_is_no_truth_value() -> None:
+    assert changes({"a": True}, {"a": 1}) == [Change("a", True, 1)]
+
+
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b"]),
+    st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.sampled_from(["name", "pluginRef", "type", "x"]), inner, max_size=3)
@@ -52,6 +73,13 @@ JSON = st.recursive(
 @given(JSON)
 def test_nothing_differs_from_itself(value: Any) -> None:
     assert changes(value, value) == []
+
+
+@given(JSON, JSON)
+def test_whatever_differs_is_told(before: Any, after: Any) -> None:
+    assert bool(changes(before, after)) == (
+        json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True)
+    )
 
 
 @given(st.lists(st.sampled_from("abcd"), unique=True, max_size=4), st.integers())
