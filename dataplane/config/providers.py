@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dataplane.config.mutations import BodyMutation, HeaderMutation
 from dataplane.config.values import Amount, Currency, ModelName, Moment, Name, Text, check_moment
 from dataplane.errors import ConfigError
 
@@ -105,6 +106,8 @@ class ProviderSpec(_Section, frozen=True, kw_only=True):
     base_url: Url | None = msgspec.field(default=None, name="baseURL")
     api_schema: ApiSchema | None = msgspec.field(default=None, name="schema")
     credential_ref: CredentialRef | None = None
+    header_mutation: HeaderMutation | None = None
+    body_mutation: BodyMutation | None = None
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)

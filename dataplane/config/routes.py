@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from dataplane.config.mutations import BodyMutation, HeaderMutation
 from dataplane.config.values import DurationText, ModelName, ModelPattern, Name, Text, check_patterns, seconds
 from dataplane.errors import ConfigError
 
@@ -36,9 +37,16 @@ class RouteTarget(_Section, frozen=True, kw_only=True):
     """Share among targets of the same priority; 0 turns the target off."""
     priority: Annotated[int, msgspec.Meta(ge=0, le=127)] = 0
     """Lower ones first."""
+    header_mutation: HeaderMutation | None = None
+    """Beyond the provider's; for one header or field the target's counts."""
+    body_mutation: BodyMutation | None = None
 
     def __post_init__(self) -> None:
         _check_place(self.provider, self.pool)
+        told = {"headerMutation": self.header_mutation, "bodyMutation": self.body_mutation}
+        for field, value in told.items():
+            if value is not None and self.pool is not None:
+                raise ConfigError("is for providers; requests to pools are not translated", path=field)
 
 
 class RouteFallback(_Section, frozen=True, kw_only=True):

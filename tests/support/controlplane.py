@@ -109,7 +109,11 @@ PROVIDER: dict[str, Any] = {
     "apiVersion": "pointsman.dev/v1",
     "kind": "Provider",
     "metadata": {"name": "openai"},
-    "spec": {"type": "openai", "credentialRef": {"name": "openai-key"}},
+    "spec": {
+        "type": "openai",
+        "credentialRef": {"name": "openai-key"},
+        "headerMutation": {"set": [{"name": "openai-organization", "value": "org-1"}]},
+    },
 }
 ROUTE: dict[str, Any] = {
     "apiVersion": "pointsman.dev/v1",
@@ -119,7 +123,13 @@ ROUTE: dict[str, Any] = {
         "models": ["chat", "gpt-*"],
         "targets": [
             {"pool": "pool", "modelNameOverride": "llama-3", "weight": 3},
-            {"provider": "openai", "modelNameOverride": "gpt-4o", "priority": 1},
+            {
+                "provider": "openai",
+                "modelNameOverride": "gpt-4o",
+                "priority": 1,
+                "headerMutation": {"remove": ["x-internal"]},
+                "bodyMutation": {"set": [{"path": "service_tier", "value": '"default"'}], "remove": ["user"]},
+            },
         ],
         "fallbacks": [{"on": "ContextLengthExceeded", "provider": "openai", "modelNameOverride": "gpt-4.1"}],
         "retry": {

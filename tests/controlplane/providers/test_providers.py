@@ -76,6 +76,28 @@ def test_everything_comes_back_as_it_was_written() -> None:
             {"type": "anthropic"},
             "spec.credentialRef.name: openai-key is of type APIKey; a provider of type anthropic",
         ),
+        (
+            {"headerMutation": {"set": [{"name": "X-API-Key", "value": "k"}]}},
+            "spec.headerMutation.set[0].name: would show a secret to everybody; use a ProviderCredential",
+        ),
+        (
+            {"headerMutation": {"remove": ["Content-Length"]}},
+            "spec.headerMutation.remove: Content-Length is the gateway's own business",
+        ),
+        ({"headerMutation": {"remove": ["a", "A"]}}, "spec.headerMutation.remove: names A twice"),
+        ({"headerMutation": {"remove": [":path"]}}, "spec.headerMutation.remove[0]: expected str"),
+        (
+            {"bodyMutation": {"remove": [f"f{number}" for number in range(17)]}},
+            "spec.bodyMutation.remove: has 17 entries; give at most 16",
+        ),
+        (
+            {"bodyMutation": {"set": [{"path": "model", "value": "x"}]}},
+            "spec.bodyMutation.set: must leave the model alone; use modelNameOverride",
+        ),
+        (
+            {"bodyMutation": {"set": [{"path": "a.b", "value": "1"}]}},
+            "spec.bodyMutation.set[0].path: expected str",
+        ),
         ({"credentialRef": {"name": "none"}}, "spec.credentialRef.name: there is no ProviderCredential none"),
     ],
 )
@@ -94,6 +116,10 @@ def test_providers_that_could_not_work_are_refused(spec: dict[str, Any], problem
         ({"targets": []}, "spec.targets: has 0 targets; give 1 to 128"),
         ({"targets": [{}]}, "spec.targets[0].provider: must have either provider or pool"),
         ({"targets": [{"provider": "openai", "weight": 0}]}, "spec.targets: are all turned off by weight 0"),
+        (
+            {"targets": [{"pool": "pool", "bodyMutation": {"remove": ["user"]}}]},
+            "spec.targets[0].bodyMutation: is for providers; requests to pools are not translated",
+        ),
         ({"targets": [{"provider": "nobody"}]}, "spec.targets: there is no Provider nobody"),
         (
             {"fallbacks": [{"on": "Unauthorized", "provider": "openai", "pool": "pool"}]},
