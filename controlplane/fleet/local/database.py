@@ -74,7 +74,7 @@ class Database:
 
     async def wanted(self) -> Wanted:
         """A few queries."""
-        return await self._call(lambda: read_wanted(self._following))
+        return await self._call(self._read)
 
     async def report(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
         """One transaction."""
@@ -87,6 +87,10 @@ class Database:
     async def observe(self, pool: str, config: WantedConfig, counts: Counts) -> None:
         """One transaction."""
         await self._call(lambda: observe(pool, config, counts))
+
+    def _read(self) -> Wanted:
+        changes.fold()  # nobody else may, where only this runner serves the configuration
+        return read_wanted(self._following)
 
     async def _call(self, call: Callable[[], T]) -> T:
         future: Future[T] = Future()
