@@ -65,6 +65,10 @@ def add_parser(subparsers: Subparsers) -> None:
     token.add_argument("--days", type=int, metavar="N", help="how long it holds (default: until revoked)")
     token.add_argument("--revoke", action="store_true", help="take the token of this name back")
     token.set_defaults(run=partial(with_django, run_token))
+    password = commands.add_parser("password", help="a new password for a user, shown once")
+    password.add_argument("user")
+    password.add_argument("--stdin", action="store_true", help="take it from a line of stdin, and show none")
+    password.set_defaults(run=partial(with_django, run_password))
     rotate = commands.add_parser("rotate-encryption-key", help="encrypt all stored secrets with a new key")
     rotate.set_defaults(run=partial(with_django, run_rotate_encryption_key))
     add_follow(
@@ -88,7 +92,9 @@ def with_django(run: Run, arguments: argparse.Namespace) -> int:
     try:
         return run(arguments)
     except ServiceError as error:
-        sys.stderr.write(f"pointsman controlplane: error: {error.message}\n")
+        mistakes = [f"{detail.path}: {detail.message}" for detail in error.details]
+        for line in mistakes or [error.message]:
+            sys.stderr.write(f"pointsman controlplane: error: {line}\n")
     except DatabaseError as error:
         hint = "run 'pointsman controlplane init' first, and see DATABASE_URL"
         sys.stderr.write(f"pointsman controlplane: error: the database refuses: {error}; {hint}\n")
@@ -214,6 +220,17 @@ def run_token(arguments: argparse.Namespace) -> int:
         return 2
     until = None if days is None else timezone.now() + timedelta(days=days)
     print(tokens.issue(users.SYSTEM, user, arguments.name, until).text)
+    return 0
+
+
+def run_password(arguments: argparse.Namespace) -> int:
+    """Give a user another password."""
+    from controlplane.core import passwords, users
+
+    if arguments.stdin:
+        passwords.put(users.SYSTEM, arguments.user, sys.stdin.readline().rstrip("\n"))
+    else:
+        print(passwords.draw(users.SYSTEM, arguments.user))
     return 0
 
 
