@@ -55,6 +55,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--client-ca", default="", metavar="FILE", help="authorities of workers' certificates, PEM"
     )
     xds.set_defaults(run=partial(with_django, run_serve_xds))
+    tasks = commands.add_parser("run-tasks", help="do what is done by the clock; needs VALKEY_URL")
+    tasks.set_defaults(run=partial(with_django, run_tasks))
     user = commands.add_parser("user", help="let somebody in, or change the role")
     user.add_argument("name")
     user.add_argument("--role", default="viewer", choices=["worker", "viewer", "operator", "admin"])
@@ -191,6 +193,20 @@ def run_fleet(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"pointsman controlplane run-fleet: error: {error}\n")
         return FAILED
     return 0
+
+
+def run_tasks(arguments: argparse.Namespace) -> int:
+    """Run tasks until a signal ends it."""
+    from controlplane import valkey
+
+    try:
+        valkey.url()
+    except ConfigError as error:
+        sys.stderr.write(f"pointsman controlplane run-tasks: error: {error}\n")
+        return 2
+    from controlplane.tasks import run
+
+    return run()
 
 
 def run_user(arguments: argparse.Namespace) -> int:

@@ -22,9 +22,18 @@ DEBUG: Final = "POINTSMAN_DEBUG"
 ENCRYPTION_KEYS: Final = "POINTSMAN_ENCRYPTION_KEYS"
 DATABASE_URL: Final = "DATABASE_URL"
 BEHIND_PROXY: Final = "POINTSMAN_BEHIND_PROXY"
+VALKEY_URL: Final = "VALKEY_URL"
 
 DEFAULT_STATE: Final = ".state/controlplane"
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+VALKEY_SCHEMES: Final = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "unix": "unix",
+    "valkey": "redis",
+    "valkeys": "rediss",
+}
+"""Schemes of Valkey's address -> as its client knows them."""
 OWNER_ONLY: Final = stat.S_IRUSR | stat.S_IWUSR
 MIN_SECRET_CHARACTERS: Final = 32
 
@@ -79,6 +88,17 @@ def _is_on(name: str) -> bool:
 def database_url(folder: Path) -> str:
     """A database in a file, unless another one is named."""
     return os.environ.get(DATABASE_URL) or f"sqlite:///{folder / 'database.sqlite3'}"
+
+
+def valkey_url() -> str:
+    """Address of Valkey, empty when there is none. ``ConfigError`` when it is not one."""
+    given = os.environ.get(VALKEY_URL, "").strip()
+    scheme, mark, rest = given.partition("://")
+    if given and (not mark or not rest or scheme not in VALKEY_SCHEMES):
+        # The address may hold a password and is not repeated.
+        known = ", ".join(f"{name}://" for name in VALKEY_SCHEMES)
+        raise ConfigError(f"is no address of a Valkey server; it begins with one of {known}", path=VALKEY_URL)
+    return f"{VALKEY_SCHEMES[scheme]}://{rest}" if given else ""
 
 
 def _kept(file: Path) -> str:

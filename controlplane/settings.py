@@ -46,6 +46,23 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "transaction_mode": "IMMEDIATE",
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
+
+VALKEY_URL = environment.valkey_url()
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": [VALKEY_URL]}}
+    if VALKEY_URL
+    else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+}
+CELERY_BROKER_URL = VALKEY_URL.replace("unix://", "redis+socket://", 1) or "memory://"
+CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": "required"} if VALKEY_URL.startswith("rediss://") else False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": "pointsman:tasks:"}
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+CELERY_TIMEZONE = "UTC"
+
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "core.User"
