@@ -1,7 +1,7 @@
 """Brings what the database says to the streams of workers, and what workers say to the database.
 
-One loop looks at the change counter every ``POLL_S``; only when it has moved are the pools that somebody
-subscribes to read again, and only streams whose pool has changed are woken. All work on the database runs in
+One loop looks at the change counter every ``POLL_S``; only when it has moved is what somebody subscribes to
+read again, and only streams to whom that means something are woken. All work on the database runs in
 one thread, one call at a time; what workers say is gathered in between and written together. A database that
 cannot be reached stops none of it: streams keep what they have, and the loop tries again.
 """
@@ -20,6 +20,8 @@ from django.db import close_old_connections
 from controlplane.core import changes, tokens
 from controlplane.core.roles import Action, Actor, Channel
 from controlplane.xds import resources, workers
+from controlplane.xds.nodes import Audience, NodeKind
+from controlplane.xds.rules import RULES
 from controlplane.xds.subscriptions import Answer, Snapshot, Subscriptions
 from dataplane.xds.messages import Node
 
@@ -37,13 +39,14 @@ KIND: Final = "Worker"
 
 
 class Session:
-    """One stream of one worker. Owned by the event loop."""
+    """One stream of one worker or Envoy. Owned by the event loop."""
 
-    def __init__(self, node: Node, token: str, actor: Actor) -> None:
+    def __init__(self, node: Node, token: str, actor: Actor, kind: NodeKind = NodeKind.PICKER) -> None:
         self.node = node
         self.token = token
         self.actor = actor
-        self.subscriptions = Subscriptions()
+        self.audience = Audience(kind, node.cluster)
+        self.subscriptions = Subscriptions(RULES.get(kind))
         self.wake = asyncio.Event()
         """Set when something may be due."""
         self.ended = ""
@@ -60,10 +63,9 @@ class Hub:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
-        self._sessions: dict[str, set[Session]] = {}
-        """Pool -> its streams."""
-        self._snapshots: dict[str, Snapshot] = {}
-        """Pool -> what there is for it; of pools with streams."""
+        self._sessions: dict[Audience, set[Session]] = {}
+        self._snapshots: dict[Audience, Snapshot] = {}
+        """What there is for each audience that has streams."""
         self._number = -1
         self._failing = False
         self._answers: list[tuple[str, Answer]] = []
@@ -90,28 +92,28 @@ class Hub:
 
     async def join(self, session: Session) -> None:
         """A stream begins."""
-        pool, node, user = session.node.cluster, session.node, session.actor.name
+        audience, node, user = session.audience, session.node, session.actor.name
         await self.in_database(lambda: workers.arrived(node, user))
         self._left.discard(node.id)
-        self._sessions.setdefault(pool, set()).add(session)
-        if pool not in self._snapshots:
-            await self._refresh(frozenset((pool,)))
+        self._sessions.setdefault(audience, set()).add(session)
+        if audience not in self._snapshots:
+            await self._refresh(frozenset((audience,)))
         session.wake.set()
 
     def leave(self, session: Session) -> None:
-        """A stream is over; the last of a pool takes its snapshot along."""
-        pool = session.node.cluster
-        sessions = self._sessions.get(pool, set())
+        """A stream is over; the last of an audience takes its snapshot along."""
+        audience = session.audience
+        sessions = self._sessions.get(audience, set())
         sessions.discard(session)
         if not any(other.node.id == session.node.id for other in sessions):
             self._left.add(session.node.id)
         if not sessions:
-            self._sessions.pop(pool, None)
-            self._snapshots.pop(pool, None)
+            self._sessions.pop(audience, None)
+            self._snapshots.pop(audience, None)
 
-    def snapshot(self, pool: str) -> Snapshot | None:
-        """What there is for a pool now; None before it has been read."""
-        return self._snapshots.get(pool)
+    def snapshot(self, audience: Audience) -> Snapshot | None:
+        """What there is for an audience now; None before it has been read."""
+        return self._snapshots.get(audience)
 
     def answered(self, session: Session, answer: Answer) -> None:
         """Keep what a worker said."""
@@ -165,17 +167,17 @@ class Hub:
         if woken:
             log.info("change %d: %d streams may need something", self._number, woken)
 
-    async def _refresh(self, pools: frozenset[str]) -> int:
-        """Read these pools, and wake the streams for which that may mean something; how many these are."""
-        number, built = await self.in_database(lambda: resources.build(pools))
-        if pools.issuperset(self._sessions):
+    async def _refresh(self, audiences: frozenset[Audience]) -> int:
+        """Read what these are sent, and wake streams for which it may mean something; how many these are."""
+        number, built = await self.in_database(lambda: resources.build(audiences))
+        if audiences.issuperset(self._sessions):
             self._number = number
         woken = 0
-        for pool, found in built.items():
-            sessions, before = self._sessions.get(pool), self._snapshots.get(pool)
+        for audience, found in built.items():
+            sessions, before = self._sessions.get(audience), self._snapshots.get(audience)
             if not sessions or (before is not None and before.number > number):
                 continue
-            self._snapshots[pool] = Snapshot(number, found)
+            self._snapshots[audience] = Snapshot(number, found)
             for session in sessions:
                 if before is None or before.resources != found or session.subscriptions.ahead > before.number:
                     session.wake.set()

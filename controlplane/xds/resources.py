@@ -1,7 +1,7 @@
-"""What the database says, as resources of workers: one builder per type, asked for many pools at once.
+"""What the database says, as resources of those who subscribe: a builder per kind of node and its types.
 
-A builder reads its rows for all pools in a few queries. Here nothing is cached and everything blocks on the
-database.
+A builder reads its rows for all nodes of its kind in a few queries. Here nothing is cached and everything
+blocks on the database.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from controlplane.core import changes
 from controlplane.core.kinds import KINDS
+from controlplane.xds.nodes import Audience, NodeKind
 from dataplane.xds.codec import wrapped
 from dataplane.xds.messages import POOL_OBJECTS, Resource
 from epp.objects import schema
@@ -26,20 +27,16 @@ BATCH: Final = 500
 
 
 class Builder(Protocol):
-    """Makes the resources of one type."""
+    """Makes the resources of one kind of node."""
 
-    type_url: str
-
-    def build(self, pools: Collection[str]) -> Mapping[str, Mapping[str, Resource]]:
-        """Pool -> name -> resource, for every pool that is asked for."""
+    def build(self, names: Collection[str]) -> Mapping[str, Resources]:
+        """Pool or gateway -> its resources, for all that are asked for."""
 
 
 class PoolObjectsBuilder:
     """Objectives and model rewrites, as the documents that pickers read."""
 
-    type_url = POOL_OBJECTS
-
-    def build(self, pools: Collection[str]) -> Mapping[str, Mapping[str, Resource]]:
+    def build(self, pools: Collection[str]) -> Mapping[str, Resources]:
         """One resource per pool, empty where there is nothing for it."""
         documents: dict[str, list[Any]] = {pool: [] for pool in pools}
         for kind in (schema.OBJECTIVE, schema.REWRITE):
@@ -54,24 +51,34 @@ class PoolObjectsBuilder:
                     if row.labels:
                         metadata["labels"] = row.labels
                     documents[row.pool].append({**document, "metadata": metadata})
-        return {
-            pool: {pool: Resource(pool, wrapped(msgspec.json.encode({"documents": found}, order="sorted")))}
-            for pool, found in documents.items()
-        }
+        return {pool: {POOL_OBJECTS: {pool: _encoded(pool, found)}} for pool, found in documents.items()}
 
 
-BUILDERS: Final[tuple[Builder, ...]] = (PoolObjectsBuilder(),)
+def _encoded(pool: str, documents: list[Any]) -> Resource:
+    return Resource(pool, wrapped(msgspec.json.encode({"documents": documents}, order="sorted")))
 
 
-def build(pools: Collection[str]) -> tuple[int, dict[str, Resources]]:
-    """Number of the last change that is seen, and the resources of each pool, all of one moment."""
+BUILDERS: Final[Mapping[NodeKind, tuple[Builder, ...]]] = {NodeKind.PICKER: (PoolObjectsBuilder(),)}
+"""Of each kind of node; no two of a kind make the same type."""
+
+
+def build(audiences: Collection[Audience]) -> tuple[int, dict[Audience, Resources]]:
+    """Number of the last change that is seen, and the resources of each audience, all of one moment."""
     for _ in range(MAX_TRIES):
         number = changes.current()
-        built = [(builder.type_url, builder.build(pools)) for builder in BUILDERS]
+        found = {audience: resources for kind in NodeKind for audience, resources in _build(kind, audiences)}
         if changes.current() == number:
             break
     # After so many tries somebody changes things all the time: what is missing comes with the next change.
-    return number, {pool: {type_url: found[pool] for type_url, found in built} for pool in pools}
+    return number, found
+
+
+def _build(kind: NodeKind, audiences: Collection[Audience]) -> Iterable[tuple[Audience, Resources]]:
+    names = {audience.name for audience in audiences if audience.kind == kind}
+    built = [builder.build(names) for builder in BUILDERS.get(kind, ()) if names]
+    for name in names:
+        merged = {type_url: each for part in built for type_url, each in part[name].items()}
+        yield Audience(kind, name), merged
 
 
 def _batches(pools: list[str]) -> Iterable[list[str]]:

@@ -20,6 +20,7 @@ import grpc.aio
 from django.db import DatabaseError
 
 from controlplane.xds.hub import Hub, Session
+from controlplane.xds.nodes import kind_of
 from controlplane.xds.subscriptions import ProtocolError
 from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
@@ -144,9 +145,9 @@ class XdsServer:
             await _refuse(
                 context,
                 grpc.StatusCode.INVALID_ARGUMENT,
-                "node.id must be a name of letters, digits and . _ : -, and node.cluster the name of a pool",
+                "node.id must be a name of letters, digits and . _ : -, node.cluster a pool or gateway",
             )
-        session = Session(node, token, actor)
+        session = Session(node, token, actor, kind_of(first.type_url))
         try:
             await self.hub.join(session)
             await self._serve(session, first, context)
@@ -159,7 +160,7 @@ class XdsServer:
             while not session.ended:
                 await session.wake.wait()
                 session.wake.clear()
-                snapshot = self.hub.snapshot(session.node.cluster)
+                snapshot = self.hub.snapshot(session.audience)
                 if snapshot is None or session.ended:
                     continue
                 for response in session.subscriptions.due(snapshot):

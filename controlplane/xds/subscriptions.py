@@ -3,12 +3,15 @@
 No I/O and no clock. Of each type one set is under way at a time: while the other side has not answered, newer
 sets replace one another, and only the newest is sent next. Nothing is sent twice: not what is in use, and not
 what was refused, unless something in it has changed since.
+
+Types that depend on one another have a ``Rule`` each: who waits for whom, so that nothing points at what is
+not there yet, and what is gone stays until nothing points at it any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,10 +20,27 @@ from dataplane.xds.messages import Refusal, Request, Resource, Response, Version
 MAX_TYPES: Final = 16
 MAX_NAMES: Final = 20_000
 """Resources of one type that a stream may name."""
+WILDCARD: Final = "*"
 
 
 class ProtocolError(Exception):
     """What was said makes no sense, or is more than is served; the stream ends."""
+
+
+class Rule(NamedTuple):
+    """How sets of one type are sent."""
+
+    by_name: bool = False
+    """Names mean what they say (none: nothing is wanted), and of a set only what is new is sent."""
+    after: tuple[str, ...] = ()
+    """Types whose news are settled before this one's are sent."""
+    kept_for: tuple[str, ...] = ()
+    """Types that may point at this one: what is gone stays in the set until they have taken their news."""
+    named_by: str = ""
+    """The type whose set makes the other side ask for names of this one."""
+
+
+PLAIN: Final = Rule()
 
 
 class Snapshot:
@@ -37,7 +57,8 @@ class Snapshot:
         there = self.resources.get(type_url)
         if there is None:
             return None
-        chosen = tuple(there.values()) if not names else tuple(there[n] for n in sorted(names & there.keys()))
+        everything = not names or WILDCARD in names
+        chosen = tuple(there.values() if everything else (there[n] for n in sorted(names & there.keys())))
         key = (type_url, names)
         digest = self._digests.get(key)
         if digest is None:
@@ -68,12 +89,26 @@ class _Subscription(msgspec.Struct):
     """Of what it was sent last."""
     under_way: Version | None = None
     """What it was sent and has not answered."""
+    sent: dict[str, Resource] = {}
+    """Of what is under way, by name."""
+    accepted: dict[str, Resource] | None = None
+    """What it has, by name; None = this stream does not know."""
+
+
+class _Due(NamedTuple):
+    """What the other side should have, and what of it is sent."""
+
+    version: Version
+    resources: tuple[Resource, ...]
+    accepted: dict[str, Resource]
+    """What it has once it accepts."""
 
 
 class Subscriptions:
-    """One stream."""
+    """One stream. ``rules`` are by type; types without one stand for themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Mapping[str, Rule] | None = None) -> None:
+        self._rules = rules or {}
         self._by_type: dict[str, _Subscription] = {}
         self._sent = 0
 
@@ -101,29 +136,94 @@ class Subscriptions:
         if request.refusal is not None:
             found.refused = version.digest
             return Answer(request.type_url, version, in_use, request.refusal)
-        found.held, found.refused = version, ""
+        found.held, found.refused, found.accepted = version, "", found.sent
         return Answer(request.type_url, version, str(version))
 
     def due(self, snapshot: Snapshot) -> list[Response]:
         """What is to be sent now."""
-        found = (self._next(type_url, each, snapshot) for type_url, each in self._by_type.items())
+        order = [*(each for each in self._rules if each in self._by_type)]
+        order += [each for each in self._by_type if each not in self._rules]
+        found = (self._next(type_url, snapshot) for type_url in order)
         return [response for response in found if response is not None]
 
-    def _next(self, type_url: str, found: _Subscription, snapshot: Snapshot) -> Response | None:
+    def _next(self, type_url: str, snapshot: Snapshot) -> Response | None:
+        found, rule = self._by_type[type_url], self._rules.get(type_url, PLAIN)
         if found.under_way is not None:
             return None
-        selected = snapshot.select(type_url, found.names)
-        if selected is None:
+        if not all(self._is_settled(other, snapshot) for other in rule.after):
             return None
-        resources, digest = selected
-        if found.refused == digest or (found.held is not None and found.held.digest == digest):
+        due = self._due(type_url, found, rule, snapshot)
+        if due is None or found.refused == due.version.digest:
             return None
         if found.held is not None and snapshot.number < found.held.number:
             return None  # the other side knows more than this snapshot; see ``ahead``
         self._sent += 1
         found.nonce = str(self._sent)
-        found.under_way = Version(snapshot.number, digest)
-        return Response(type_url, str(found.under_way), found.nonce, resources)
+        found.under_way, found.sent = due.version, due.accepted
+        self._renew(type_url, found)
+        return Response(type_url, str(due.version), found.nonce, due.resources)
+
+    def _due(self, type_url: str, found: _Subscription, rule: Rule, snapshot: Snapshot) -> _Due | None:
+        """What differs from what the other side has; None when nothing does."""
+        if rule.by_name and not found.names:
+            return None
+        selected = snapshot.select(type_url, found.names)
+        if selected is None:
+            return None
+        resources, digest = selected
+        wanted = {resource.name: resource for resource in resources}
+        known = found.accepted or {}
+        if not all(self._has_taken(other, snapshot) for other in rule.kept_for):
+            gone = tuple(each for name, each in known.items() if name not in wanted)
+            if gone:
+                resources = (*resources, *gone)
+                wanted |= {each.name: each for each in gone}
+                digest = digest_of(resources)
+        is_held = found.held is not None and found.held.digest == digest
+        if is_held and (found.accepted is None or not rule.by_name):
+            found.accepted = wanted
+            return None
+        version = Version(snapshot.number, digest)
+        if not rule.by_name:
+            return _Due(version, resources, wanted)
+        news = tuple(each for each in resources if known.get(each.name) != each)
+        return _Due(version, news, wanted) if news else None
+
+    def _renew(self, type_url: str, found: _Subscription) -> None:
+        """What is changed begins anew at the other side, and so needs what it points at once more."""
+        known = found.accepted or {}
+        changed = [name for name, each in found.sent.items() if known.get(name, each) != each]
+        for other, rule in self._rules.items():
+            there = self._by_type.get(other)
+            if changed and rule.named_by == type_url and there is not None:
+                there.accepted = {n: e for n, e in (there.accepted or {}).items() if n not in changed}
+
+    def _is_settled(self, type_url: str, snapshot: Snapshot) -> bool:
+        """Whether the other side has answered to all there is to say of a type."""
+        found, rule = self._by_type.get(type_url), self._rules.get(type_url, PLAIN)
+        if found is None:
+            return True
+        if found.under_way is not None:
+            return False
+        if rule.named_by and not self._is_asked_for(type_url, found, rule, snapshot):
+            return False
+        due = self._due(type_url, found, rule, snapshot)
+        return due is None or found.refused == due.version.digest
+
+    def _is_asked_for(self, type_url: str, found: _Subscription, rule: Rule, snapshot: Snapshot) -> bool:
+        """Whether all names are asked for, or nobody can expect that."""
+        naming = self._by_type.get(rule.named_by)
+        if naming is None or naming.held is None or naming.refused:
+            return True
+        return found.names >= snapshot.resources.get(type_url, {}).keys()
+
+    def _has_taken(self, type_url: str, snapshot: Snapshot) -> bool:
+        """Whether the other side uses what there is of a type."""
+        found = self._by_type.get(type_url)
+        if found is None:
+            return True
+        rule = self._rules.get(type_url, PLAIN)
+        return found.under_way is None and self._due(type_url, found, rule, snapshot) is None
 
     @property
     def ahead(self) -> int:

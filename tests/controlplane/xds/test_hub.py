@@ -14,11 +14,13 @@ from controlplane.core.roles import Actor, Role
 from controlplane.xds import hub as hubs
 from controlplane.xds import resources, workers
 from controlplane.xds.hub import Hub, Session
+from controlplane.xds.nodes import Audience, NodeKind
 from controlplane.xds.subscriptions import Answer
 from dataplane.xds.messages import POOL_OBJECTS, Node, Refusal, Request, Resource, Version, digest_of
 from tests.support.controlplane import VIEWER, WORKER
 
 KIND = POOL_OBJECTS
+POOL_A = Audience(NodeKind.PICKER, "a")
 
 
 class Database:
@@ -57,11 +59,12 @@ class Database:
     def raise_to(self, number: int) -> None:
         self.number = max(self.number, number)
 
-    def build(self, pools: Collection[str]) -> tuple[int, dict[str, Any]]:
+    def build(self, audiences: Collection[Audience]) -> tuple[int, dict[Audience, Any]]:
         self.check()
         self.built += 1
         return self.number, {
-            pool: {KIND: {pool: Resource(pool, self.values.get(pool, b""))}} for pool in pools
+            each: {KIND: {each.name: Resource(each.name, self.values.get(each.name, b""))}}
+            for each in audiences
         }
 
     def answered(self, answers: Sequence[tuple[str, Answer]]) -> None:
@@ -102,7 +105,7 @@ async def joined(hub: Hub, pool: str, node: str = "w", version: str = "") -> Ses
 
 def taken(hub: Hub, session: Session) -> bytes | None:
     """The value that is due for a session, which accepts it."""
-    snapshot = hub.snapshot(session.node.cluster)
+    snapshot = hub.snapshot(session.audience)
     assert snapshot is not None
     session.wake.clear()
     for response in session.subscriptions.due(snapshot):
@@ -156,7 +159,7 @@ async def test_a_database_from_a_backup_goes_on_from_what_workers_know(hub: Hub,
     known = str(Version(40, digest_of([Resource("a", b"newer")])))
     session = await joined(hub, "a", version=known)
     await until(lambda: database.number == 40)
-    await until(lambda: hub.snapshot("a") is not None and hub.snapshot("a").number == 40)  # type: ignore[union-attr]
+    await until(lambda: hub.snapshot(POOL_A) is not None and hub.snapshot(POOL_A).number == 40)  # type: ignore[union-attr]
     assert taken(hub, session) == b"1"
 
 
@@ -180,7 +183,7 @@ async def test_who_leaves_is_noted_unless_another_stream_of_it_is_there(hub: Hub
     assert database.gone == []
     hub.leave(second)
     await until(lambda: database.gone == ["w"])
-    assert (hub.sessions, hub.snapshot("a")) == ([], None)
+    assert (hub.sessions, hub.snapshot(POOL_A)) == ([], None)
 
 
 async def test_answers_that_nobody_takes_are_capped(

@@ -15,6 +15,7 @@ from controlplane.core.kinds import KINDS
 from controlplane.core.models import Change
 from controlplane.objectives.models import InferenceModelRewrite
 from controlplane.xds import resources
+from controlplane.xds.nodes import Audience, NodeKind
 from dataplane.xds.codec import unwrapped
 from dataplane.xds.messages import POOL_OBJECTS
 from epp.objects.documents import Scope
@@ -31,8 +32,9 @@ def make(document: dict[str, Any]) -> None:
 
 
 def payload(pool: str) -> bytes:
-    _, built = resources.build({pool})
-    return unwrapped(built[pool][POOL_OBJECTS][pool].value)
+    audience = Audience(NodeKind.PICKER, pool)
+    _, built = resources.build({audience})
+    return unwrapped(built[audience][POOL_OBJECTS][pool].value)
 
 
 def test_a_pool_is_sent_its_objects_as_a_picker_reads_them() -> None:
@@ -61,7 +63,7 @@ def test_equal_objects_are_equal_bytes_whatever_their_versions() -> None:
 def test_many_pools_cost_no_more_queries_than_one() -> None:
     def queries(pools: set[str]) -> int:
         with CaptureQueriesContext(connection) as captured:
-            resources.build(pools)
+            resources.build({Audience(NodeKind.PICKER, pool) for pool in pools})
         return len(captured)
 
     for number in range(6):

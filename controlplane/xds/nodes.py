@@ -1,0 +1,36 @@
+"""Who subscribes: our own pickers and Envoys, told apart by what they ask for first."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+ENVOY_TYPES: Final = "type.googleapis.com/envoy."
+
+LISTENER: Final = f"{ENVOY_TYPES}config.listener.v3.Listener"
+ROUTES: Final = f"{ENVOY_TYPES}config.route.v3.RouteConfiguration"
+CLUSTER: Final = f"{ENVOY_TYPES}config.cluster.v3.Cluster"
+ENDPOINTS: Final = f"{ENVOY_TYPES}config.endpoint.v3.ClusterLoadAssignment"
+SECRET: Final = f"{ENVOY_TYPES}extensions.transport_sockets.tls.v3.Secret"
+
+
+class NodeKind(StrEnum):
+    """What subscribes."""
+
+    PICKER = "picker"
+    """One of ours; its cluster is its pool."""
+    GATEWAY = "gateway"
+    """An Envoy; its cluster is its gateway."""
+
+
+class Audience(NamedTuple):
+    """All nodes that are sent the same."""
+
+    kind: NodeKind
+    name: str
+    """Of the pool or gateway."""
+
+
+def kind_of(type_url: str) -> NodeKind:
+    """What asks for this type first."""
+    return NodeKind.GATEWAY if type_url.startswith(ENVOY_TYPES) else NodeKind.PICKER
