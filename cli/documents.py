@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from cli import profile
 from cli.arguments import Subparsers
 
 DEFAULT_URL: Final = "http://127.0.0.1:8800"
@@ -137,8 +138,14 @@ def shown(value: Any) -> str:
 
 def add_url(parser: argparse.ArgumentParser) -> None:
     """Say where the control plane is, and who asks."""
-    parser.add_argument("--url", default=None, help=f"the control plane (default: ${URL}, {DEFAULT_URL})")
-    parser.description = f"The token is read from ${TOKEN}."
+    parser.add_argument(
+        "--url",
+        default=None,
+        help=f"the control plane (default: ${URL}, that of 'pointsman up', {DEFAULT_URL})",
+    )
+    parser.description = (
+        f"The token is read from ${TOKEN}; 'pointsman up' leaves one for its own control plane."
+    )
 
 
 def call(
@@ -166,17 +173,36 @@ def request_of(
     arguments: argparse.Namespace, method: str, path: str, text: str | None = None
 ) -> urllib.request.Request:
     """A request to the API. `RefusedError` when it is not said where that is, or who asks."""
-    base = (arguments.url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
-    token = os.environ.get(TOKEN, "")
+    base, token = asked_control_plane(arguments.url)
     if not base.startswith(("http://", "https://")):
         raise RefusedError(f"{base} is no http or https URL")
     if not token:
-        raise RefusedError(f"set {TOKEN} to an API token; 'pointsman controlplane token' makes one")
+        raise RefusedError(
+            f"set {TOKEN} to an API token; 'pointsman controlplane token' makes one "
+            "('pointsman up' lets commands on this machine do without)"
+        )
     headers = {"Authorization": f"Bearer {token}", "X-Pointsman-Channel": "cli"}
     if text is not None:
         headers["Content-Type"] = "application/yaml"
     data = None if text is None else text.encode("utf-8", "surrogateescape")
     return urllib.request.Request(f"{base}/api/v1/{path}", data, headers, method=method)  # noqa: S310
+
+
+def asked_control_plane(said: str | None) -> tuple[str, str]:
+    """Address and token: as they are said, else those of the control plane that runs on this machine."""
+    url = (said or os.environ.get(URL) or "").rstrip("/")
+    token = os.environ.get(TOKEN, "")
+    if url and token:
+        return url, token
+    try:
+        here = profile.read()
+    except profile.UnusableError as error:
+        raise RefusedError(str(error)) from None
+    if here is None:
+        return url or DEFAULT_URL, token
+    if not token and url in {"", here.url}:
+        token = here.token
+    return url or here.url, token
 
 
 def refusal(error: urllib.error.HTTPError) -> str:

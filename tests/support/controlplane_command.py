@@ -27,6 +27,7 @@ class Command:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("POINTSMAN_")},
             "POINTSMAN_STATE": str(folder / "state"),
+            "POINTSMAN_PROFILE": str(folder / "profile.json"),
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
         }
         self.environment.pop("DATABASE_URL", None)
