@@ -21,8 +21,10 @@ from cli.arguments import Subparsers
 from cli.local.config import LocalConfig, load, with_free_ports
 from cli.local.gateway import Gateway
 from cli.local.plan import Plan, make_plan
-from cli.local.screen import LiveScreen, PlainScreen, Screen
+from cli.local.screen import GatewayView, addresses
 from cli.local.smoke.runner import run_checks
+from cli.local.tries import tries
+from cli.terminal import LiveScreen, PlainScreen, Screen
 from dataplane.errors import ConfigError
 from dataplane.processes.child import StartError
 from dataplane.processes.folder import locked
@@ -131,8 +133,8 @@ async def watch(gateway: Gateway, screen: Screen) -> int:
     """Start and show the state of things until cancelled."""
     await gateway.start()
     screen.busy("")
-    screen.introduce(gateway.plan)
-    await screen.watch(gateway)
+    screen.introduce(addresses(gateway.plan), tries(gateway.plan))
+    await screen.watch(GatewayView(gateway))
     return 0
 
 

@@ -6,15 +6,11 @@ by side. Each step ends when the part answers as it should, not when its process
     model servers   the endpoints file lists all replicas
     picker          its metrics show all endpoints ready
     Envoy           it is live, has all endpoints, and its health checks accept every picker
-
-A process that ends before the gateway is ready fails the start; later ones are restarted (see
-`dataplane.processes.child`).
 """
 
 import asyncio
 import json
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -28,11 +24,9 @@ from cli.local.log_files import keep_small
 from cli.local.metrics import sample_value, scrape
 from cli.local.plan import Plan, PoolPlan
 from cli.local.state import prepare
-from dataplane.processes.child import Child, Say, StartError
+from cli.local.supervisor import Supervisor
+from dataplane.processes.child import Say, StartError
 from dataplane.processes.ports import LOOPBACK
-
-READY_TIMEOUT_S = 60.0
-READY_POLL_S = 0.1
 
 
 class Gateway:
@@ -40,10 +34,9 @@ class Gateway:
 
     def __init__(self, plan: Plan, say: Say, busy: Say = lambda _: None) -> None:
         self.plan = plan
-        self.children: dict[str, Child] = {}
+        self._processes = Supervisor(plan.logs, say, busy)
+        self.children = self._processes.children
         self.cluster_files = [ClusterFile(pool, say) for pool in plan.pools]
-        self._say = say
-        self._busy = busy
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -54,70 +47,41 @@ class Gateway:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        if "envoy" in self.children:  # first, so that nobody is sent to a part that is going away
-            await self.children["envoy"].stop()
-        await asyncio.gather(*(child.stop() for child in self.children.values()))
+        await self._processes.stop(["envoy"])  # first, so that nobody is sent to a part that is going away
         await self.session.close()
 
     def kill(self) -> None:
         """End every process at once."""
-        for child in self.children.values():
-            child.kill()
+        self._processes.kill()
 
     async def start(self) -> None:
         """Start everything and return when it is ready. Raises `StartError`."""
         plan = self.plan
+        launch, step, until = self._processes.launch, self._processes.step, self._processes.until
         prepare(plan)
         for cluster in self.cluster_files:
             cluster.write()
         plan.envoy_file.write_text(json.dumps(bootstrap(plan), indent=1))
-        await self._step("Envoy accepts its configuration", self._validate_envoy())
+        await step("Envoy accepts its configuration", self._validate_envoy())
         for pool in plan.pools:
-            await self._launch(f"sim-{pool.name}", commands.simulator(pool))
+            await launch(f"sim-{pool.name}", commands.simulator(pool))
         for cluster in self.cluster_files:
-            await self._step(
+            await step(
                 f"{cluster.pool.replicas} model servers of {cluster.pool.name}",
-                self._until(partial(self._has_endpoints, cluster), f"sim-{cluster.pool.name}"),
+                until(partial(self._has_endpoints, cluster), f"sim-{cluster.pool.name}"),
             )
         self._background = [asyncio.create_task(cluster.follow()) for cluster in self.cluster_files]
         self._background.append(asyncio.create_task(keep_small(plan, self.session)))
         for pool in plan.pools:
-            await self._launch(f"epp-{pool.name}", commands.picker(plan, pool))
-        await self._launch("envoy", commands.envoy(plan))
+            await launch(f"epp-{pool.name}", commands.picker(plan, pool))
+        await launch("envoy", commands.envoy(plan))
         for pool in plan.pools:
-            await self._step(
+            await step(
                 f"Endpoint Picker of {pool.name}",
-                self._until(partial(self._is_picker_ready, pool), f"epp-{pool.name}"),
+                until(partial(self._is_picker_ready, pool), f"epp-{pool.name}"),
             )
-        await self._step("Envoy", self._until(self._is_envoy_ready, "envoy"))
-        for child in self.children.values():
-            child.is_ready = True
-
-    async def _launch(self, name: str, command: commands.Command) -> None:
-        child = Child(name, command, self.plan.logs, self._say)
-        self.children[name] = child
-        await child.start()
-
-    async def _step(self, what: str, work: Awaitable[None]) -> None:
-        started = time.monotonic()
-        self._busy(what)
-        await work
-        self._say(f"ready: {what} ({time.monotonic() - started:.1f} s)")
-
-    async def _until(self, is_ready: Callable[[], Awaitable[bool]], name: str) -> None:
-        """Wait until a part is ready, any process has failed, or the time is up."""
-        try:
-            async with asyncio.timeout(READY_TIMEOUT_S):
-                while not await is_ready():
-                    for child in self.children.values():
-                        if child.failed.done():
-                            raise child.failed.result()
-                    await asyncio.sleep(READY_POLL_S)
-        except TimeoutError:
-            child = self.children[name]
-            raise StartError(
-                f"{name} is not ready after {READY_TIMEOUT_S:g} s; the end of {child.log}:\n{child.tail()}"
-            ) from None
+        await step("Envoy", until(self._is_envoy_ready, "envoy"))
+        self._processes.all_ready()
 
     async def _validate_envoy(self) -> None:
         process = await asyncio.create_subprocess_exec(

@@ -1,28 +1,16 @@
-"""What the user of `pointsman up` sees: progress, a status table, and what to try.
-
-On a terminal the table is redrawn in place once a second; elsewhere there are plain lines. A pool gets one at
-once when its picker stops or starts to answer or its number of endpoints changes, and otherwise at most every
-30 s and only when its figures have moved, so that a log of a quiet night stays short.
-"""
+"""What the user of `pointsman up --config` sees of the pools: the table, the lines, the addresses."""
 
 import asyncio
-import time
-from collections.abc import Sequence
-from typing import Protocol, TextIO
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
 from cli.local.gateway import Gateway
 from cli.local.metrics import PoolStatus, pool_status, scrape
 from cli.local.plan import Plan
-from cli.local.tries import tries
-
-REFRESH_S = 1.0
-PLAIN_EVERY_S = 30.0
+from cli.terminal import REFRESH_S, Line
 
 HEADINGS = ("endp.", "requests", "/s", "run.", "errors", "hits", "p50 ms", "rest.")
 """Short, so that the table fits into 80 columns: endpoints, requests in all and per second, running, errors,
@@ -30,120 +18,40 @@ prefix hits, median time of a decision, restarts."""
 POOL_WIDTH = 21
 
 
-class Screen(Protocol):
-    """Where everything is said."""
+class GatewayView:
+    """The pools of a gateway, as often as somebody looks."""
 
-    def say(self, text: str) -> None:
-        """Tell one event."""
-        ...
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._before: list[PoolStatus] = []
+        self._current: list[PoolStatus] = []
 
-    def busy(self, what: str) -> None:
-        """Tell what is being waited for; nothing when empty."""
-        ...
+    async def look(self) -> None:
+        """Ask every picker how its pool is."""
+        pools = self._gateway.plan.pools
+        samples = await asyncio.gather(*(scrape(self._gateway.session, pool) for pool in pools))
+        found = [pool_status(pool, each) for pool, each in zip(pools, samples, strict=True)]
+        self._before, self._current = self._current, found
 
-    def introduce(self, plan: Plan) -> None:
-        """Say where the gateway is and what to try."""
-        ...
+    def lines(self) -> list[Line]:
+        """One for each pool."""
+        return [pool_line(status) for status in self._current]
 
-    async def watch(self, gateway: Gateway) -> None:
-        """Show the state of the pools until cancelled."""
-        ...
+    def table(self) -> Table:
+        """All pools."""
+        return pools_table(self._current, self._before, self._restarts())
 
-
-async def statuses(gateway: Gateway) -> list[PoolStatus]:
-    """Ask every picker how its pool is."""
-    pools = gateway.plan.pools
-    samples = await asyncio.gather(*(scrape(gateway.session, pool) for pool in pools))
-    return [pool_status(pool, each) for pool, each in zip(pools, samples, strict=True)]
-
-
-class PlainScreen:
-    """Lines of text with the time in front."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def say(self, text: str) -> None:
-        """Write one line."""
-        self._stream.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-        self._stream.flush()
-
-    def busy(self, what: str) -> None:
-        """Say nothing: the line that it is ready will do."""
-
-    def introduce(self, plan: Plan) -> None:
-        """List the addresses and the commands."""
-        lines = [f"{line}\n" for what, command in tries(plan) for line in (f"# {what}", command)]
-        self._stream.write(f"\n{addresses(plan)}\n\n{''.join(lines)}\n")
-        self._stream.flush()
-
-    async def watch(self, gateway: Gateway) -> None:
-        """Write a pool's line when it is due."""
-        due = {pool.name: PoolLine() for pool in gateway.plan.pools}
-        while True:
-            for status in await statuses(gateway):
-                if due[status.name].is_due(status, time.monotonic()):
-                    self.say(summary(status))
-            await asyncio.sleep(REFRESH_S)
+    def _restarts(self) -> dict[str, int]:
+        children = self._gateway.children
+        return {
+            pool.name: sum(children[f"{part}-{pool.name}"].restarts for part in ("sim", "epp"))
+            for pool in self._gateway.plan.pools
+        }
 
 
-class PoolLine:
-    """Decides when the plain line of one pool is due."""
-
-    def __init__(self) -> None:
-        self._shown: PoolStatus | None = None
-        self._shown_at_s = 0.0
-
-    def is_due(self, status: PoolStatus, now_s: float) -> bool:
-        """Tell whether to show a status now; if so, it counts as shown."""
-        shown = self._shown
-        if shown is not None:
-            at_once = (status.is_up, status.endpoints) != (shown.is_up, shown.endpoints)
-            moved = summary(status) != summary(shown)
-            if not at_once and not (moved and now_s - self._shown_at_s >= PLAIN_EVERY_S):
-                return False
-        self._shown, self._shown_at_s = status, now_s
-        return True
-
-
-class LiveScreen:
-    """A terminal: events scroll by, the table stays below them."""
-
-    def __init__(self) -> None:
-        self._console = Console(highlight=False)
-        self._spinner = self._console.status("")
-
-    def say(self, text: str) -> None:
-        """Print one event above the table."""
-        ready, _, rest = text.partition("ready: ")
-        shown = f"[green]✓[/] {escape(rest)}" if rest and not ready else escape(text)
-        self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {shown}", soft_wrap=True)
-
-    def busy(self, what: str) -> None:
-        """Turn a spinner below the lines."""
-        if what:
-            self._spinner.update(f"waiting for: {escape(what)}")
-            self._spinner.start()
-        else:
-            self._spinner.stop()
-
-    def introduce(self, plan: Plan) -> None:
-        """Print the addresses and the commands."""
-        self._console.print(f"\n{escape(addresses(plan))}\n", soft_wrap=True)
-        for what, command in tries(plan):
-            self._console.print(f"[dim]# {escape(what)}[/]", soft_wrap=True)
-            self._console.print(escape(command), soft_wrap=True)
-        self._console.print()
-
-    async def watch(self, gateway: Gateway) -> None:
-        """Redraw the table every second."""
-        before: list[PoolStatus] = []
-        with Live(console=self._console, auto_refresh=False, transient=True) as live:
-            while True:
-                current = await statuses(gateway)
-                live.update(table(current, before, gateway), refresh=True)
-                before = current
-                await asyncio.sleep(REFRESH_S)
+def pool_line(status: PoolStatus) -> Line:
+    """What is told of a pool: at once when its picker goes or comes, or endpoints do."""
+    return Line(status.name, summary(status), (status.is_up, status.endpoints))
 
 
 def addresses(plan: Plan) -> str:
@@ -169,15 +77,16 @@ def summary(status: PoolStatus) -> str:
     )
 
 
-def table(current: Sequence[PoolStatus], before: Sequence[PoolStatus], gateway: Gateway) -> Table:
-    """All pools in a table."""
+def pools_table(
+    current: Sequence[PoolStatus], before: Sequence[PoolStatus], restarts: Mapping[str, int]
+) -> Table:
+    """All pools in a table; ``restarts`` of each pool's processes together."""
     earlier = {status.name: status.requests for status in before}
     grid = Table(title="pools", title_justify="left", title_style="bold", box=SIMPLE, padding=(0, 1, 0, 0))
     grid.add_column("pool", no_wrap=True, max_width=POOL_WIDTH)
     for heading in HEADINGS:
         grid.add_column(heading, justify="right", no_wrap=True)
     for status in current:
-        restarts = sum(gateway.children[f"{part}-{status.name}"].restarts for part in ("sim", "epp"))
         rate = max(0, status.requests - earlier.get(status.name, status.requests)) / REFRESH_S
         grid.add_row(
             escape(status.name),
@@ -188,7 +97,7 @@ def table(current: Sequence[PoolStatus], before: Sequence[PoolStatus], gateway: 
             str(status.errors),
             percent(status.hit_ratio),
             "-" if status.decision_p50_s is None else f"{status.decision_p50_s * 1000:.2f}",
-            str(restarts),
+            str(restarts.get(status.name, 0)),
         )
     return grid
 

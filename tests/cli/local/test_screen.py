@@ -1,14 +1,14 @@
 """What the user sees while the gateway runs."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 from rich.console import Console
 
 from cli.local.metrics import PoolStatus
-from cli.local.screen import HEADINGS, PLAIN_EVERY_S, PlainScreen, PoolLine, addresses, table
+from cli.local.screen import HEADINGS, addresses, pool_line, pools_table
+from cli.local.tries import tries
+from cli.terminal import PlainScreen
 from tests.cli.local.plans import two_pools
 
 BUSY = PoolStatus("small", True, 4, 1200, 3, 1, 0.5, 0.0004)
@@ -17,13 +17,9 @@ DOWN = PoolStatus("large", False, 0, 0, 0, 0, None, None)
 
 def drawn(rows: list[PoolStatus], before: list[PoolStatus], width: int) -> list[str]:
     """Lines of the table as text."""
-    children = {
-        f"{part}-{name}": SimpleNamespace(restarts=2)
-        for part in ("sim", "epp")
-        for name in {status.name for status in rows}
-    }
+    restarts = {status.name: 4 for status in rows}
     console = Console(file=io.StringIO(), width=width)
-    console.print(table(rows, before, SimpleNamespace(children=children)))
+    console.print(pools_table(rows, before, restarts))
     return console.file.getvalue().splitlines()
 
 
@@ -73,30 +69,12 @@ def test_restarted_picker_has_no_negative_rate():
 def test_plain_screen_writes_addresses_and_commands(tmp_path: Path):
     stream = io.StringIO()
     plan = two_pools(tmp_path)
-    PlainScreen(stream).introduce(plan)
+    PlainScreen(stream).introduce(addresses(plan), tries(plan))
     text = stream.getvalue()
     assert addresses(plan) in text
     assert "\n# ask one\ncurl -s http://127.0.0.1:8080/v1/chat/completions " in text
 
 
-def test_plain_line_comes_at_once_when_a_picker_goes_or_endpoints_change():
-    line = PoolLine()
-    up, fewer = BUSY, replace(BUSY, endpoints=3)
-    gone = replace(BUSY, is_up=False, endpoints=0)
-    assert [line.is_due(status, 0.0) for status in (up, up, fewer, gone, gone, up)] == [
-        True,
-        False,
-        True,
-        True,
-        False,
-        True,
-    ]
-
-
-def test_plain_line_of_other_figures_comes_at_most_every_30_s_and_only_when_they_have_moved():
-    line = PoolLine()
-    moved = replace(BUSY, requests=1201)
-    assert line.is_due(BUSY, 100.0)
-    assert not line.is_due(moved, 100.0 + PLAIN_EVERY_S - 1)
-    assert not line.is_due(BUSY, 100.0 + PLAIN_EVERY_S)
-    assert line.is_due(moved, 100.0 + PLAIN_EVERY_S)
+def test_a_pools_line_is_due_at_once_when_its_picker_or_endpoints_go():
+    assert pool_line(BUSY)[2] == (True, 4)
+    assert pool_line(DOWN) == ("large", "large: its picker does not answer", (False, 0))
