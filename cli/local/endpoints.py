@@ -9,8 +9,8 @@ is usable leaves Envoy with the endpoints it has; what is wrong is said once per
 import asyncio
 import json
 
-from cli.local.envoy_clusters import endpoint_assignment
 from cli.local.plan import PoolPlan
+from controlplane.xds.envoy.clusters import endpoint_assignment
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.processes.child import Say
@@ -33,7 +33,7 @@ class ClusterFile:
     def write(self) -> None:
         """Write the endpoints known so far, none at first; Envoy needs the file to exist."""
         self._version += 1
-        assignment = endpoint_assignment(self.pool, self.endpoints, self._version)
+        assignment = endpoint_assignment(self.pool.name, self.endpoints, self._version)
         write_atomically(self.pool.cluster_file, json.dumps(assignment))
 
     def refresh(self) -> None:

@@ -19,12 +19,12 @@ import aiohttp
 from cli.local import commands
 from cli.local.endpoints import ClusterFile
 from cli.local.envoy import bootstrap
-from cli.local.envoy_clusters import picker_cluster_name, pool_cluster_name
 from cli.local.log_files import keep_small
 from cli.local.metrics import sample_value, scrape
 from cli.local.plan import Plan, PoolPlan
 from cli.local.state import prepare
 from cli.local.supervisor import Supervisor
+from controlplane.xds.envoy.clusters import picker_cluster_name, pool_cluster_name
 from dataplane.processes.child import Say, StartError
 from dataplane.processes.ports import LOOPBACK
 
@@ -105,8 +105,8 @@ class Gateway:
     async def _is_envoy_ready(self) -> bool:
         hosts = await self.envoy_hosts()
         return all(
-            len(hosts.get(pool_cluster_name(pool), ())) >= pool.replicas
-            and all(is_healthy(host) for host in hosts.get(picker_cluster_name(pool), ({},)))
+            len(hosts.get(pool_cluster_name(pool.name), ())) >= pool.replicas
+            and all(is_healthy(host) for host in hosts.get(picker_cluster_name(pool.name), ({},)))
             for pool in self.plan.pools
         )
 

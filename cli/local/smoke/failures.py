@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from cli.local.envoy_clusters import pool_cluster_name
 from cli.local.metrics import pool_status, scrape
 from cli.local.plan import PoolPlan
 from cli.local.smoke.context import Context, chat, distinct_text, expect, same, until
 from cli.local.smoke.requests import CHAT
+from controlplane.xds.envoy.clusters import pool_cluster_name
 from dataplane.processes.ports import LOOPBACK
 from simulator.headers import POD
 
@@ -141,7 +141,7 @@ async def used_again(context: Context, pool: PoolPlan) -> float:
 
 async def retries(context: Context, pool: PoolPlan) -> int:
     """How many attempts beyond the first Envoy has made in a pool."""
-    name = f"cluster.{pool_cluster_name(pool)}.upstream_rq_retry"
+    name = f"cluster.{pool_cluster_name(pool.name)}.upstream_rq_retry"
     url = f"http://{LOOPBACK}:{context.gateway.plan.admin_port}/stats?format=json&filter={name}$"
     return sum(int(stat["value"]) for stat in (await context.get(url)).json()["stats"])
 

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from cli.local.envoy import FORGEABLE_HEADERS
 from cli.local.metrics import pool_status, scrape
 from cli.local.smoke.context import Answer, Context, chat, distinct_text, expect, same, until
+from controlplane.xds.envoy.listener import FORGEABLE_HEADERS
 from dataplane.headers import DESTINATION_ENDPOINT
 from dataplane.processes.ports import LOOPBACK
 from simulator.headers import BODY_BYTES, BODY_SHA256, POD, RECEIVED_HEADERS

@@ -15,8 +15,8 @@ import pytest
 from cli.local import commands
 from cli.local.endpoints import ClusterFile
 from cli.local.envoy import bootstrap
-from cli.local.envoy_clusters import endpoint_assignment
 from cli.local.plan import Plan
+from controlplane.xds.envoy.clusters import endpoint_assignment
 from tests.cli.local.plans import two_pools
 
 GOLDEN = Path(__file__).parent / "vectors/envoy.json"
@@ -149,7 +149,7 @@ def test_percent_signs_of_a_model_name_are_not_read_as_a_format(plan: Plan):
 
 
 def test_endpoint_assignment_names_cluster_version_and_addresses(plan: Plan):
-    document = endpoint_assignment(plan.pools[0], [("127.0.0.2", 8000), ("127.0.0.3", 8001)], 7)
+    document = endpoint_assignment(plan.pools[0].name, [("127.0.0.2", 8000), ("127.0.0.3", 8001)], 7)
     assert document == {
         "version_info": "7",
         "resources": [

@@ -1,4 +1,4 @@
-"""Envoy's clusters for a plan: one per pool, one per picker; and the file that names a pool's endpoints.
+"""Envoy's clusters: one per pool, one per picker; and what names a pool's endpoints.
 
 A pool's cluster takes the address the picker chose (`override_host`), from metadata, which a client cannot
 write, and from nowhere else: Envoy 1.40 tries the address of every source in turn, so a second source would
@@ -9,12 +9,14 @@ are needed for failing open in full duplex mode: Envoy passes a request on witho
 knows that there is no usable one.
 """
 
+from __future__ import annotations
+
+import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cli.local.plan import Plan, PoolPlan
+from controlplane.xds.envoy.shapes import PickerShape, PoolShape
 from dataplane.headers import DESTINATION_ENDPOINT, DESTINATION_ENDPOINT_SERVED, LB_NAMESPACE
-from dataplane.processes.ports import LOOPBACK
 
 TYPES = "type.googleapis.com/envoy"
 
@@ -31,30 +33,31 @@ UPSTREAM_IDLE_TIMEOUT_S = 20
 """Shorter than a model server keeps a connection, so that Envoy seldom sends into one being closed."""
 
 
-def pool_cluster_name(pool: PoolPlan) -> str:
+def pool_cluster_name(pool: str) -> str:
     """Name of the cluster that holds a pool's endpoints."""
-    return f"pool-{pool.name}"
+    return f"pool-{pool}"
 
 
-def picker_cluster_name(pool: PoolPlan) -> str:
+def picker_cluster_name(pool: str) -> str:
     """Name of the cluster that holds a pool's picker."""
-    return f"epp-{pool.name}"
+    return f"epp-{pool}"
 
 
-def pool_cluster(pool: PoolPlan) -> dict[str, Any]:
-    """Cluster of a pool's endpoints."""
+def followed(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Endpoints that Envoy follows at a config source."""
+    return {"type": "EDS", "eds_cluster_config": {"eds_config": dict(source)}}
+
+
+def listed(pool: str, endpoints: Iterable[tuple[str, int]]) -> dict[str, Any]:
+    """Endpoints that stay."""
+    return {"type": "STATIC", "load_assignment": load_assignment(pool_cluster_name(pool), endpoints)}
+
+
+def pool_cluster(pool: PoolShape, endpoints: Mapping[str, Any]) -> dict[str, Any]:
+    """Cluster of a pool's endpoints, which are ``followed`` or ``listed``."""
     return {
-        "name": pool_cluster_name(pool),
-        "type": "EDS",
-        "eds_cluster_config": {
-            "eds_config": {
-                "resource_api_version": "V3",
-                "path_config_source": {
-                    "path": str(pool.cluster_file),
-                    "watched_directory": {"path": str(pool.cluster_file.parent)},
-                },
-            }
-        },
+        "name": pool_cluster_name(pool.name),
+        **endpoints,
         "connect_timeout": "1s",
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
         "circuit_breakers": circuit_breakers(),
@@ -70,7 +73,7 @@ def pool_cluster(pool: PoolPlan) -> dict[str, Any]:
     }
 
 
-def override_host(pool: PoolPlan) -> dict[str, Any]:
+def override_host(pool: PoolShape) -> dict[str, Any]:
     """Load-balancing policy: the picker's choice, and what happens without one."""
     return policy(
         "override_host",
@@ -107,13 +110,14 @@ def policy(name: str, message: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def picker_cluster(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
+def picker_cluster(pool: PoolShape, max_body_bytes: int) -> dict[str, Any]:
     """Cluster of a pool's picker."""
+    picker, name = pool.picker, picker_cluster_name(pool.name)
     return {
-        "name": picker_cluster_name(pool),
-        "type": "STATIC",
+        "name": name,
+        "type": "STATIC" if picker is None or is_ip(picker.address) else "STRICT_DNS",
         "connect_timeout": "0.25s",
-        "per_connection_buffer_limit_bytes": plan.max_body_bytes,
+        "per_connection_buffer_limit_bytes": max_body_bytes,
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
         "circuit_breakers": circuit_breakers(),
         "health_checks": [
@@ -125,6 +129,7 @@ def picker_cluster(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 "unhealthy_threshold": 2,
                 "healthy_threshold": 1,
                 "grpc_health_check": {"service_name": EXT_PROC_SERVICE},
+                **({"transport_socket_match_criteria": {"health": True}} if is_tls(picker) else {}),
             }
         ],
         "outlier_detection": gone_at_once(),
@@ -136,22 +141,55 @@ def picker_cluster(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 },
             }
         },
+        **(own_certificates() if is_tls(picker) else {}),
         "load_assignment": {
-            "cluster_name": picker_cluster_name(pool),
-            "endpoints": [
-                {
-                    "lb_endpoints": [
-                        {
-                            "endpoint": {
-                                "address": socket_address(LOOPBACK, pool.grpc_port),
-                                "health_check_config": {"port_value": pool.health_port},
-                            }
-                        }
-                    ]
-                }
-            ],
+            "cluster_name": name,
+            "endpoints": [] if picker is None else [{"lb_endpoints": [picker_endpoint(picker)]}],
         },
     }
+
+
+def picker_endpoint(picker: PickerShape) -> dict[str, Any]:
+    """Where a picker answers, and where it says that it does."""
+    return {
+        "endpoint": {
+            "address": socket_address(picker.address, picker.port),
+            "health_check_config": {"port_value": picker.health_port},
+        }
+    }
+
+
+def own_certificates() -> dict[str, Any]:
+    """TLS to pickers, whose certificates are drawn by themselves; health checks go in clear."""
+    context = f"{TYPES}.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+    plain = f"{TYPES}.extensions.transport_sockets.raw_buffer.v3.RawBuffer"
+    return {
+        "transport_socket_matches": [
+            {
+                "name": "health",
+                "match": {"health": True},
+                "transport_socket": {"name": "raw_buffer", "typed_config": {"@type": plain}},
+            }
+        ],
+        "transport_socket": {
+            "name": "tls",
+            "typed_config": {"@type": context, "common_tls_context": {"alpn_protocols": ["h2"]}},
+        },
+    }
+
+
+def is_tls(picker: PickerShape | None) -> bool:
+    """Whether a picker is spoken to in TLS."""
+    return picker is not None and picker.is_tls
+
+
+def is_ip(address: str) -> bool:
+    """Whether Envoy has nothing to resolve."""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
 
 
 def gone_at_once() -> dict[str, Any]:
@@ -205,24 +243,28 @@ def socket_address(address: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": address, "port_value": port}}
 
 
-def endpoint_assignment(
-    pool: PoolPlan, endpoints: Iterable[tuple[str, int]], version: int
-) -> Mapping[str, Any]:
-    """Content of the file Envoy follows: the pool's endpoints as (address, port)."""
+def load_assignment(cluster: str, endpoints: Iterable[tuple[str, int]]) -> dict[str, Any]:
+    """The endpoints of a cluster as (address, port)."""
+    return {
+        "cluster_name": cluster,
+        "endpoints": [
+            {
+                "lb_endpoints": [
+                    {"endpoint": {"address": socket_address(address, port)}} for address, port in endpoints
+                ]
+            }
+        ],
+    }
+
+
+def endpoint_assignment(pool: str, endpoints: Iterable[tuple[str, int]], version: int) -> Mapping[str, Any]:
+    """Content of a file Envoy follows: the pool's endpoints."""
     return {
         "version_info": str(version),
         "resources": [
             {
                 "@type": f"{TYPES}.config.endpoint.v3.ClusterLoadAssignment",
-                "cluster_name": pool_cluster_name(pool),
-                "endpoints": [
-                    {
-                        "lb_endpoints": [
-                            {"endpoint": {"address": socket_address(address, port)}}
-                            for address, port in endpoints
-                        ]
-                    }
-                ],
+                **load_assignment(pool_cluster_name(pool), endpoints),
             }
         ],
     }

@@ -1,6 +1,6 @@
-"""Envoy's routes for a plan: from the model in the body to a pool and its picker, and answers for the rest.
+"""Envoy's routes: from the model in the body to a pool and its picker, and answers for the rest.
 
-The model is metadata here, put there by the body filter of `cli.local.envoy`:
+The model is metadata here, put there by the body filter of `controlplane.xds.envoy.listener`:
 
     MODEL_KEY   the body's `model`, when it has one
     BODY_KEY    `missing` or `invalid`, when there is no model or no JSON
@@ -9,10 +9,13 @@ Order decides: a model some pool serves, a model nobody serves (404), a request 
 the first pool's picker, whose answer says what is wrong and where), anything else (404).
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cli.local.envoy_clusters import TYPES, picker_cluster_name, pool_cluster_name
-from cli.local.plan import Plan, PoolPlan
+from controlplane.xds.envoy.clusters import TYPES, picker_cluster_name, pool_cluster_name
+from controlplane.xds.envoy.shapes import PoolShape
 
 METADATA_NAMESPACE = "pointsman"
 MODEL_KEY = "model"
@@ -30,15 +33,35 @@ RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
 INVALID_REQUEST = "invalid_request_error"
 
 
-def routes(plan: Plan) -> list[dict[str, Any]]:
-    """All routes, in order of precedence."""
+def route_configuration(name: str, pools: Sequence[PoolShape], *, observe_responses: bool) -> dict[str, Any]:
+    """All routes; ``observe_responses`` is what the picker filter does unless a route differs."""
+    found = routes(pools, observe_responses=observe_responses)
+    return {"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": found}]}
+
+
+def routes(pools: Sequence[PoolShape], *, observe_responses: bool) -> list[dict[str, Any]]:
+    """All routes, in order of precedence; a model that two pools serve is the first one's."""
+    serving = [(pool, models) for pool, models in served(pools) if models]
+
+    def to(pool: PoolShape, match: dict[str, Any]) -> dict[str, Any]:
+        return pool_route(pool, match, is_observed=observe_responses)
+
     return [
-        *model_listing(plan),
-        *(pool_route(pool, model_match(pool.names)) for pool in plan.pools),
+        *model_listing(serving),
+        *(to(pool, model_match(models)) for pool, models in serving),
         unknown_model(),
-        pool_route(plan.pools[0], {"headers": [post()]}),
+        *(to(pool, {"headers": [post()]}) for pool, _ in serving[:1]),
         unknown_path(),
     ]
+
+
+def served(pools: Sequence[PoolShape]) -> Iterator[tuple[PoolShape, tuple[str, ...]]]:
+    """Pools with the models that are theirs."""
+    taken: set[str] = set()
+    for pool in pools:
+        models = tuple(model for model in pool.names if model not in taken)
+        taken.update(models)
+        yield pool, models
 
 
 def model_match(models: tuple[str, ...]) -> dict[str, Any]:
@@ -58,13 +81,15 @@ def metadata(key: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"filter": METADATA_NAMESPACE, "path": [{"key": key}], "value": value}
 
 
-def pool_route(pool: PoolPlan, match: dict[str, Any]) -> dict[str, Any]:
+def pool_route(pool: PoolShape, match: dict[str, Any], *, is_observed: bool) -> dict[str, Any]:
     """Send matching requests to a pool, through its own picker with its own failure mode."""
+    observes = pool.observe_responses
+    modes = {} if observes == is_observed else {"processing_mode": processing_mode(is_observed=observes)}
     return {
         "name": pool.name,
         "match": {"prefix": "/", **match},
         "route": {
-            "cluster": pool_cluster_name(pool),
+            "cluster": pool_cluster_name(pool.name),
             "timeout": "0s",
             "retry_policy": {
                 "retry_on": RETRY_ON,
@@ -86,25 +111,38 @@ def pool_route(pool: PoolPlan, match: dict[str, Any]) -> dict[str, Any]:
             PICKER_FILTER: {
                 "@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute",
                 "overrides": {
-                    "grpc_service": {"envoy_grpc": {"cluster_name": picker_cluster_name(pool)}},
+                    "grpc_service": {"envoy_grpc": {"cluster_name": picker_cluster_name(pool.name)}},
                     "failure_mode_allow": pool.fail_open,
+                    **modes,
                 },
             }
         },
     }
 
 
-def model_listing(plan: Plan) -> list[dict[str, Any]]:
+def processing_mode(*, is_observed: bool) -> dict[str, Any]:
+    """What a picker is shown: requests whole, of responses the head, and the rest where it has to know."""
+    return {
+        "request_header_mode": "SEND",
+        "request_body_mode": "FULL_DUPLEX_STREAMED",
+        "request_trailer_mode": "SEND",
+        "response_header_mode": "SEND",
+        "response_body_mode": "FULL_DUPLEX_STREAMED" if is_observed else "NONE",
+        "response_trailer_mode": "SEND" if is_observed else "SKIP",
+    }
+
+
+def model_listing(serving: Sequence[tuple[PoolShape, tuple[str, ...]]]) -> list[dict[str, Any]]:
     """Answer `GET /v1/models` and `GET /v1/models/<model>` for the models of all pools."""
-    models = [
-        {"id": model.replace("%", "%%"), "object": "model", "created": 0, "owned_by": pool.name}
-        for pool in plan.pools
-        for model in pool.names
+    names = [(model, pool.name) for pool, models in serving for model in models]
+    entries = [
+        {"id": model.replace("%", "%%"), "object": "model", "created": 0, "owned_by": pool}
+        for model, pool in names
     ]
-    listing = answer("models", {"path": "/v1/models"}, 200, {"object": "list", "data": models})
-    names = (model for pool in plan.pools for model in pool.names)
+    listing = answer("models", {"path": "/v1/models"}, 200, {"object": "list", "data": entries})
     single = [
-        answer("model", {"path": f"/v1/models/{n}"}, 200, m) for n, m in zip(names, models, strict=True)
+        answer("model", {"path": f"/v1/models/{model}"}, 200, entry)
+        for (model, _), entry in zip(names, entries, strict=True)
     ]
     for route in (listing, *single):
         route["match"]["headers"] = [{"name": ":method", "string_match": {"exact": "GET"}}]
