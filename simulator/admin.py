@@ -68,6 +68,7 @@ def status(replica: "Replica") -> dict[str, object]:
         "running": len(engine.running) if alive else 0,
         "waiting": len(engine.waiting) if alive else 0,
         "kv_cache_usage": engine.cache.used / engine.cache.capacity if alive else 0.0,
+        "metrics_asked": replica.server.metrics_asked if alive else 0,
     }
 
 

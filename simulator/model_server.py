@@ -42,6 +42,10 @@ class ModelServer:
         latency = latency_of(self.runtime, limits.max_num_seqs, self._noise)
         self.engine = Engine(limits, latency, self.metrics)
         self.runner = EngineRunner(self.engine, loop)
+        self.metrics_asked = 0
+        """Requests for the metrics page, answered or not."""
+        self._metrics_answered = asyncio.Event()
+        self._set_metrics_answered()
 
     def adapter_of(self, model: str | None) -> str:
         """Return the adapter that serves `model`, empty for the base model; ApiError 404 if it is unknown."""
@@ -68,4 +72,18 @@ class ModelServer:
         runtime = merge_runtime(self.runtime, changes)
         self.engine.latency = latency_of(runtime, self.limits.max_num_seqs, self._noise)
         self.runtime = runtime
+        self._set_metrics_answered()
         return runtime
+
+    async def metrics_page(self) -> bytes:
+        """Return the metrics page, once it may be answered."""
+        self.metrics_asked += 1
+        if self.runtime.hang_metrics:
+            await self._metrics_answered.wait()
+        return self.metrics.render(self.engine)
+
+    def _set_metrics_answered(self) -> None:
+        if self.runtime.hang_metrics:
+            self._metrics_answered.clear()
+        else:
+            self._metrics_answered.set()

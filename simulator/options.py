@@ -83,6 +83,9 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     failure_types: Annotated[
         list[Failure], about(f"which: {', '.join(get_args(Failure))}; none named: all")
     ] = []
+    hang_metrics: Annotated[
+        bool, about("take requests for /metrics and answer none, while everything else works")
+    ] = False
 
 
 class SimOptions(RuntimeOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):

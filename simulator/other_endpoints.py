@@ -170,6 +170,5 @@ async def health(call: Call) -> StreamResponse:
 
 async def show_metrics(call: Call) -> StreamResponse:
     """Answer `/metrics`."""
-    server = call.server
-    text = server.metrics.render(server.engine)
+    text = await call.server.metrics_page()
     return Response(body=text, headers=call.headers(metrics.CONTENT_TYPE))

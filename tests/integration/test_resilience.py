@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from cli.local.gateway import Gateway
-from tests.support.gateway import started_gateway
+from tests.support import simulated
+from tests.support.simulated import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -38,13 +37,8 @@ pools:
 """
 
 
-class Rig:
-    """A running gateway, and what one asks of it."""
-
-    def __init__(self, gateway: Gateway, session: aiohttp.ClientSession) -> None:
-        self.plan = gateway.plan
-        self.pool = gateway.plan.pools[0]
-        self.session = session
+class Rig(simulated.Rig):
+    """A running gateway, one of whose replicas fails."""
 
     async def ask(self, times: int) -> list[int]:
         """Statuses of so many requests, one after the other."""
@@ -55,11 +49,6 @@ class Rig:
                 await answer.read()
                 statuses.append(answer.status)
         return statuses
-
-    async def page(self, path: str) -> Any:
-        """A debug page of the picker."""
-        async with self.session.get(f"http://127.0.0.1:{self.pool.metrics_port}{path}") as answer:
-            return await answer.json()
 
     async def decisions(self, newest: int) -> list[dict[str, Any]]:
         """The last decisions, oldest first, once their responses are over."""
@@ -72,46 +61,22 @@ class Rig:
         found: list[dict[str, Any]] = (await self.page(f"/debug/decisions?limit={newest}"))["decisions"]
         return found[::-1]
 
-    async def act(self, action: str, body: dict[str, Any], replica: int = BROKEN) -> None:
-        """Do something to a replica, the broken one unless said otherwise."""
-        url = f"http://127.0.0.1:{self.pool.simulator_admin_port}/replicas/{replica}/{action}"
-        async with self.session.post(url, json=body) as answer:
-            assert answer.status == 200, await answer.text()
-
     async def fail(self, percentage: int) -> None:
         """Let the broken replica answer so many requests with 503, at once."""
-        await self.act("config", {"failure-injection-rate": percentage, "failure-types": ["server_error"]})
+        failing = {"failure-injection-rate": percentage, "failure-types": ["server_error"]}
+        await self.act("config", failing, BROKEN)
 
     async def broken(self) -> dict[str, Any]:
         """The broken replica as the picker sees it."""
-        rows = (await self.page("/debug/endpoints"))["endpoints"]
-        (row,) = [row for row in rows if row["name"].endswith(f"-{BROKEN}")]
-        return dict(row)
-
-    async def metric(self, name: str) -> float:
-        """Sum over the series whose name and labels begin like this."""
-        async with self.session.get(f"http://127.0.0.1:{self.pool.metrics_port}/metrics") as answer:
-            lines = (await answer.text()).splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+        (row,) = [row for name, row in (await self.endpoints()).items() if name.endswith(f"-{BROKEN}")]
+        return row
 
 
 @asynccontextmanager
 async def running(tmp_path: Path, text: str) -> AsyncIterator[Rig]:
     """The gateway of a configuration, ready."""
-    async with (
-        started_gateway(text, tmp_path) as gateway,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
-    ):
-        yield Rig(gateway, session)
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    """Wait for a condition; half a minute is more than any machine needs."""
-    for _ in range(300):
-        if await holds():
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("the condition does not come true")
+    async with simulated.running(text, tmp_path) as rig:
+        yield Rig(rig.gateway, rig.session)
 
 
 async def test_a_replica_that_answers_errors_fast_loses_its_traffic_and_gets_it_back(tmp_path: Path) -> None:
@@ -171,7 +136,7 @@ async def test_when_the_first_named_refuses_connections_the_second_serves(tmp_pa
     )
     async with running(tmp_path, text) as rig:
         address = (await rig.broken())["address"]
-        await rig.act("kill", {})
+        await rig.act("kill", {}, BROKEN)
         assert set(await rig.ask(60)) == {200}
         decisions = await rig.decisions(60)
         failed = [decision for decision in decisions if decision["destination"][0] == address]
@@ -211,7 +176,7 @@ async def test_in_a_pool_that_fails_closed_the_client_s_503_ejects_a_dead_endpoi
     text = config("{ejection: {baseTime: 60s}}", flags="[--refresh-metrics-interval=10m]", mode="FailClose")
     async with running(tmp_path, text) as rig:
         address = (await rig.broken())["address"]
-        await rig.act("kill", {})
+        await rig.act("kill", {}, BROKEN)
         statuses = await rig.ask(60)
         decisions = await rig.decisions(60)
         refused = [
@@ -248,7 +213,7 @@ async def test_a_client_that_leaves_is_told_from_a_server_that_breaks(tmp_path: 
         await in_flight(9)
         inflight = (await rig.broken())["inflight"]
         assert inflight > 0
-        await rig.act("kill", {})
+        await rig.act("kill", {}, BROKEN)
         broken = (await rig.broken())["address"]
 
         async def heard() -> bool:

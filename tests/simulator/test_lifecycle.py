@@ -125,6 +125,28 @@ async def test_hung_replica_accepts_and_answers_after_it_wakes(fleet: Fleet, htt
     metrics.release()
 
 
+async def test_metrics_alone_can_hang(fleet: Fleet, http: aiohttp.ClientSession):
+    replica = fleet.replicas[0]
+
+    async def configure(hangs: bool) -> None:
+        async with http.post(url(replica, "/admin/config"), json={"hang-metrics": hangs}) as response:
+            assert (response.status, (await response.json())["hang-metrics"]) == (200, hangs)
+
+    await configure(True)
+    asked = asyncio.create_task(http.get(url(replica, "/metrics")))
+    await eventually(lambda: replica.server.metrics_asked == 1)
+    assert await cached(http, replica) == 0
+    assert not asked.done()
+    async with http.get(url(fleet.replicas[1], "/metrics")) as other:
+        assert other.status == 200
+
+    await configure(False)
+    async with await asked as answer:
+        assert "vllm:num_requests_running" in await answer.text()
+    async with http.get(admin(fleet, "/replicas")) as response:
+        assert [row["metrics_asked"] for row in await response.json()] == [1, 1, 0]
+
+
 async def test_hang_ends_by_itself(fleet: Fleet, http: aiohttp.ClientSession):
     async with http.post(admin(fleet, "/replicas/0/hang"), json={"seconds": 0.01}) as response:
         assert (await response.json())["state"] == "hung"
