@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dataplane import valkey
 from dataplane.errors import ConfigError
 
 STATE: Final = "POINTSMAN_STATE"
@@ -22,20 +23,14 @@ DEBUG: Final = "POINTSMAN_DEBUG"
 ENCRYPTION_KEYS: Final = "POINTSMAN_ENCRYPTION_KEYS"
 DATABASE_URL: Final = "DATABASE_URL"
 BEHIND_PROXY: Final = "POINTSMAN_BEHIND_PROXY"
-VALKEY_URL: Final = "VALKEY_URL"
 
 DEFAULT_STATE: Final = ".state/controlplane"
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-VALKEY_SCHEMES: Final = {
-    "redis": "redis",
-    "rediss": "rediss",
-    "unix": "unix",
-    "valkey": "redis",
-    "valkeys": "rediss",
-}
-"""Schemes of Valkey's address -> as its client knows them."""
 OWNER_ONLY: Final = stat.S_IRUSR | stat.S_IWUSR
 MIN_SECRET_CHARACTERS: Final = 32
+USAGE_DAYS: Final = {"records": 30, "hourly": 400, "daily": 3650}
+"""How long usage is kept unless ``POINTSMAN_USAGE_DAYS_<WHAT>`` says otherwise."""
+MAX_USAGE_DAYS: Final = 36_500
 
 
 def state_folder() -> Path:
@@ -92,13 +87,19 @@ def database_url(folder: Path) -> str:
 
 def valkey_url() -> str:
     """Address of Valkey, empty when there is none. ``ConfigError`` when it is not one."""
-    given = os.environ.get(VALKEY_URL, "").strip()
-    scheme, mark, rest = given.partition("://")
-    if given and (not mark or not rest or scheme not in VALKEY_SCHEMES):
-        # The address may hold a password and is not repeated.
-        known = ", ".join(f"{name}://" for name in VALKEY_SCHEMES)
-        raise ConfigError(f"is no address of a Valkey server; it begins with one of {known}", path=VALKEY_URL)
-    return f"{VALKEY_SCHEMES[scheme]}://{rest}" if given else ""
+    return valkey.address(os.environ.get(valkey.VARIABLE, ""), valkey.VARIABLE)
+
+
+def usage_days() -> dict[str, int]:
+    """Days that usage is kept: its records, their totals by the hour, and by the day."""
+    found = {}
+    for what, default in USAGE_DAYS.items():
+        name = f"POINTSMAN_USAGE_DAYS_{what.upper()}"
+        text = os.environ.get(name) or str(default)
+        if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= MAX_USAGE_DAYS):
+            raise ConfigError(f"must be a number of days from 1 to {MAX_USAGE_DAYS}", path=name)
+        found[what] = int(text)
+    return found
 
 
 def _kept(file: Path) -> str:

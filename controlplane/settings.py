@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "controlplane.tenancy",
     "controlplane.configs",
     "controlplane.providers",
+    "controlplane.usage",
     "controlplane.xds",
     "rest_framework",
     "drf_spectacular",
@@ -47,6 +48,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
 
+USAGE_RETENTION_DAYS = environment.usage_days()
 VALKEY_URL = environment.valkey_url()
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": [VALKEY_URL]}}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Any
+from typing import Any, Final
 
 from celery import bootsteps
 from celery.beat import EmbeddedService, Scheduler
@@ -40,11 +40,17 @@ class Clock(bootsteps.StartStopStep):
     terminate = stop
 
 
+CHATTY: Final = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
+"""They have a line for every turn of every task; what fails is told all the same."""
+
+
 def run() -> int:
     """Run tasks until SIGTERM or SIGINT; the worker's exit code."""
     # Run as root in a container, the worker warns of pickled messages; it accepts JSON alone.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     app.steps["worker"].add(Clock)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     worker = app.Worker(pool="solo", concurrency=1, loglevel=logging.INFO, without_mingle=True)
     worker.start()
     return int(worker.exitcode or 0)

@@ -55,6 +55,7 @@ from epp.options import EppOptions
 from epp.reload import STOPPING, Reloader, revision_of
 from epp.resilience.guard import Guard
 from epp.tracing.setup import Tracing, read_settings
+from epp.usage import usage_log
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +164,7 @@ class Picker:
         self.guard.configure(self.current.graph.config.resilience)
         self.reloader = Reloader(lambda: read_config(options), self._apply, revision, self.metrics.numbers)
         self.object_source = object_source(options, self.objects, self.metrics.numbers, self.handle.rng)
+        self.usage = usage_log(options, self.metrics.numbers)
         self.handler = PickerHandler(
             self.current.director,
             self.metrics,
@@ -171,6 +173,7 @@ class Picker:
             emit_scores=options.emit_endpoint_scores,
             explain=ExplainPolicy.of(options.explain_sampling, options.explain_header),
             tracer=None if self.tracing is None else self.tracing.tracer,
+            usage=self.usage,
         )
         self.processor = ExternalProcessor(
             self.handler.open,
@@ -309,6 +312,8 @@ class Picker:
             self.reloader.watch(self.options.config_file, self._config_seen)
         if self.object_source is not None:
             self.object_source.watch()
+        if self.usage is not None:
+            self.usage.start()
         self.health.set(ENDPOINTS_KNOWN, holds=True)
         log.info(
             "serving pool %s: ext_proc on %s, health on port %d, metrics on port %d, %d endpoints",
@@ -339,6 +344,8 @@ class Picker:
         await self.health_server.stop()
         await self.admin.stop()
         await close_plugins(self.current.graph)
+        if self.usage is not None:
+            await self.usage.stop()
         if self.tracing is not None:
             await self.tracing.stop()
 

@@ -37,6 +37,7 @@ from epp.interfaces.request_control import Parser, Preparer, ResponseReader
 from epp.interfaces.spans import RequestSpans, RequestTracer
 from epp.metrics import EppMetrics, RequestMetrics
 from epp.model_names import plain_answer, restorer
+from epp.usage import UsageLog
 
 MODEL_SERVER_ERROR: Final = "ModelServerError"
 """Error code under which failed answers of a model server are counted: other than 2xx, or gRPC's OK."""
@@ -60,6 +61,7 @@ class PickerHandler:
         emit_scores: bool = False,
         explain: ExplainPolicy | None = None,
         tracer: RequestTracer | None = None,
+        usage: UsageLog | None = None,
         may_wait: bool = True,
     ) -> None:
         self.director = director
@@ -70,6 +72,8 @@ class PickerHandler:
         self.explain = explain
         """Says which decisions are traced; None = none ever is."""
         self.tracer = tracer
+        self.usage = usage
+        """Books every request that is over; None = nobody does."""
         self.may_wait = may_wait
         """Whether requests are prepared that need it; otherwise they are decided without."""
         self._answers: dict[str, Proceed] = {}
@@ -133,6 +137,7 @@ class PickerExchange:
         "_director",
         "_explanation",
         "_handler",
+        "_is_booked",
         "_last_chunk_at",
         "_metrics",
         "_preparing",
@@ -160,6 +165,7 @@ class PickerExchange:
         self._summary = ResponseSummary()
         self._started_at = 0.0
         self._last_chunk_at = 0.0
+        self._is_booked = False
         self.observes_response_body = True
 
     def on_request(self, request: HttpRequest, resume: Resume) -> Decision | None:
@@ -375,10 +381,20 @@ class PickerExchange:
         if chunk:
             self._note_chunk(chunk, admitted, metrics)
         reporting = self._director.reporting
-        if not end or reporting is None:
+        if not end or (reporting is None and self._handler.usage is None):
             return None
         self._finish_reading()
-        return reporting.report(admitted.request, self._summary.usage)
+        self._book(admitted)
+        return None if reporting is None else reporting.report(admitted.request, self._summary.usage)
+
+    def _book(self, admitted: Admitted) -> None:
+        """Count what the request used: before its last byte goes on, or when it broke off. Once."""
+        usage = self._handler.usage
+        if usage is None or self._is_booked:
+            return
+        self._is_booked = True
+        self._summary.duration_s = self._handler.clock() - self._started_at
+        usage.book(admitted.request, self._summary, self._director.revision)
 
     def _note_chunk(self, chunk: bytes, admitted: Admitted, metrics: RequestMetrics) -> None:
         summary = self._summary
@@ -414,6 +430,7 @@ class PickerExchange:
         try:
             self._finish_reading()
         finally:
+            self._book(admitted)
             summary.duration_s = self._handler.clock() - self._started_at
             self._director.finish(admitted, summary)
             if self._metrics is not None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dataplane import valkey
 from dataplane.errors import ConfigError
 from dataplane.flags import Flag, Kind, parse_flags
 from dataplane.observability.logs import TRACE, level_of_verbosity
@@ -23,6 +24,8 @@ from dataplane.observability.logs import TRACE, level_of_verbosity
 MIN_REFRESH_S: Final = 0.05
 MAX_REQUEST_BODY: Final = 1 << 30
 MAX_DECISION_LOG: Final = 100_000
+MIN_JOURNAL_BYTES: Final = 2 << 20
+MAX_JOURNAL_BYTES: Final = 1 << 40
 NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}", re.ASCII)
 
 MAX_SOCKET_PATH: Final = 107
@@ -92,6 +95,11 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("decision-log-size", Kind.NUMBER, "200", "decisions kept for /debug/decisions; 0 = none"),
     Flag("explain-sampling", Kind.TEXT, "0.01", "share of decisions that are traced in full, 0 to 1"),
     Flag("explain-header", Kind.TEXT, "off", "what x-pointsman-explain may do: off, id or full"),
+    Flag("valkey-url", Kind.TEXT, "", "Valkey for usage and telemetry; empty = $VALKEY_URL, or none"),
+    Flag(
+        "usage-journal", Kind.TEXT, "", "folder that keeps usage records until Valkey has them; empty = none"
+    ),
+    Flag("usage-journal-size", Kind.QUANTITY, "256Mi", "most the journal takes; the oldest records go then"),
     Flag("refresh-metrics-interval", Kind.DURATION, "50ms", "time between two scrapes of an endpoint"),
     Flag("refresh-prometheus-metrics-interval", Kind.DURATION, "5s", "no effect: computed when asked for"),
     Flag("metrics-staleness-threshold", Kind.DURATION, "2s", "age at which metrics are not trusted"),
@@ -171,6 +179,10 @@ class EppOptions:
     """Share of decisions that are traced."""
     explain_header: str = "off"
     """off: the header is ignored; id: its requests are traced; full: and the response shows endpoints."""
+    valkey_url: str = ""
+    usage_journal: str = ""
+    """When set, usage is recorded there and delivered to Valkey."""
+    usage_journal_size: int = 256 << 20
     refresh_metrics_interval: float = 0.05
     metrics_staleness_threshold: float = 2.0
     tracing: bool = True
@@ -195,6 +207,7 @@ class EppOptions:
     def shown(self) -> dict[str, Any]:
         """The options as JSON-able data under the flags' names."""
         fields = dataclasses.asdict(self)
+        fields["valkey_url"] = valkey.without_password(self.valkey_url)
         fields["log_level"] = logging.getLevelName(self.log_level)
         return {name.replace("_", "-"): value for name, value in fields.items() if name != "warnings"}
 
@@ -207,6 +220,7 @@ def parse_args(argv: Sequence[str]) -> EppOptions:
     _check_ports(values)
     _check_values(values)
     _check_xds(values)
+    values["valkey-url"] = _valkey_url(values)
     warnings = _warnings(given)
     if values["xds-token-file"] and not values["xds-ca"] and not _is_here(values["xds-server"]):
         warnings.append("without --xds-ca the token for the control plane travels in clear")
@@ -271,6 +285,7 @@ def _check_values(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{seconds:g}s is out of range; use {range_}", path=f"--{name}")
     for name, least, most in (
         ("max-request-body", 1, MAX_REQUEST_BODY),
+        ("usage-journal-size", MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES),
         ("decision-log-size", 0, MAX_DECISION_LOG),
         ("v", 0, 10),
     ):
@@ -301,6 +316,16 @@ def _check_xds(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{server!r} is not host:port", path="--xds-server")
     if values["xds-node-id"] and not NODE_ID.fullmatch(values["xds-node-id"]):
         raise ConfigError("may have letters, digits and . _ : -, at most 253", path="--xds-node-id")
+
+
+def _valkey_url(values: Mapping[str, Any]) -> str:
+    """The address of Valkey, from the flag or the environment."""
+    flag, variable = "--valkey-url", valkey.VARIABLE
+    given = values["valkey-url"]
+    url = valkey.address(given or os.environ.get(variable, ""), flag if given else variable)
+    if values["usage-journal"] and not url:
+        raise ConfigError(f"needs {flag} or {variable}, where its records go", path="--usage-journal")
+    return url
 
 
 def _is_here(server: str) -> bool:

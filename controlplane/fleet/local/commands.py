@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from controlplane import environment
 from controlplane.fleet.specs import Simulated
+from dataplane import valkey
 from dataplane.processes.command import POINTSMAN
 from dataplane.processes.ports import LOOPBACK
 
@@ -48,6 +49,11 @@ def picker(pool: str, ports: PickerPorts, flags: Sequence[str], *, experimental:
         *("--drain-timeout", DRAIN),
         *(("--allow-experimental-plugins",) if experimental else ()),
     ]
+
+
+def usage_flags(folder: Path) -> list[str]:
+    """Where a picker keeps its usage, if there is a Valkey to take it; the environment says where that is."""
+    return ["--usage-journal", str(folder / "usage")] if os.environ.get(valkey.VARIABLE) else []
 
 
 def simulator(pool: str, spec: Simulated, endpoints: Path) -> list[str]:

@@ -191,6 +191,7 @@ class LocalPool:
         if running is not None and running == self._ready:
             self._config.offer(_text(wanted.config), running)
         flags = ["--config-file", str(self._config.path), *self._delivery.flags()]
+        flags += commands.usage_flags(self._folder)
         experimental = wanted.driver.allow_experimental_plugins
         await self._ensure(PICKER, commands.picker(self.name, self._ports, flags, experimental=experimental))
 

@@ -31,7 +31,14 @@ def picker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Picker:
     endpoints.write_text(json.dumps({"endpoints": [{"name": "a", "address": "127.0.0.1", "port": "1"}]}))
     objects = tmp_path / "objects"
     objects.mkdir()
-    return Picker(EppOptions(endpoints_file=str(endpoints), objects_file=str(objects)))
+    return Picker(
+        EppOptions(
+            endpoints_file=str(endpoints),
+            objects_file=str(objects),
+            valkey_url="redis://127.0.0.1:1",
+            usage_journal=str(tmp_path / "usage"),
+        )
+    )
 
 
 async def test_every_metric_of_our_own_is_documented_with_its_kind_and_labels(picker: Picker):
@@ -42,4 +49,6 @@ async def test_every_metric_of_our_own_is_documented_with_its_kind_and_labels(pi
     }
     assert documented() == declared | WITH_A_CONTROL_PLANE
     assert picker.tracing is not None
+    assert picker.usage is not None
+    await picker.usage.stop()
     await picker.tracing.stop()

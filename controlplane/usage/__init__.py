@@ -1,0 +1,1 @@
+"""Usage: the ledger of finished requests, its totals, and how long both are kept."""
