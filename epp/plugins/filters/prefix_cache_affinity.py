@@ -5,6 +5,11 @@ kept when there are none, and when waiting for the best of them would cost more 
 estimated time to first token of the best sticky endpoint exceeds that of the best other one by more than
 ``maxTTFTPenaltyMs``. The estimate is the tokens in flight to an endpoint over ``peakPrefillThroughput``.
 With ``explorationProbability`` everybody is kept at random, so that hot prefixes spread.
+
+A prefix that has spread stays on all its endpoints, however little it is asked for, unless
+``consolidateWithinMs`` says how much waiting it is worth to go back to one: of the sticky endpoints that are
+at most so much slower than the best of them, only the one that holds most is kept, the first in the pool
+among equals. The caches of the others are then free for other prefixes.
 """
 
 from __future__ import annotations
@@ -39,6 +44,8 @@ class PrefixCacheAffinityParams(PluginParams, frozen=True):
         default=18_000.0, name="maxTTFTPenaltyMs"
     )
     """Milliseconds by which the best sticky endpoint may be slower than the best other one; 0 = no limit."""
+    consolidate_within_ms: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Milliseconds by which the one sticky endpoint that is kept may be slower than the best; 0 = all are."""
     ttft_source: Literal["prefillThroughput", "latencyPredictor"] = "prefillThroughput"
     """Where the times come from; `latencyPredictor` is not in this build."""
     peak_prefill_throughput: Annotated[float, msgspec.Meta(gt=0)] = 15_928.0
@@ -77,9 +84,10 @@ class PrefixCacheAffinityFilter:
         self._threshold = DEFAULT_THRESHOLD if given is None else given
         self._exploration = params.exploration_probability
         self._max_penalty_ms = params.max_ttft_penalty_ms
+        self._consolidate_ms = params.consolidate_within_ms
         self._ms_per_token = 1000.0 / params.peak_prefill_throughput
         self.consumes: Sequence[DataKey[Any]] = (
-            (self._match, self._load) if self._max_penalty_ms else (self._match,)
+            (self._match, self._load) if self._max_penalty_ms or self._consolidate_ms else (self._match,)
         )
         self.warnings = (
             ["stickinessThreshold is accepted for affinityThreshold; use that name"]
@@ -99,18 +107,26 @@ class PrefixCacheAffinityFilter:
         share = aligned(match.matched, match.candidates, candidates) / match.total
         sticky = share >= self._threshold
         count = np.count_nonzero(sticky)
-        if count in (0, len(candidates)):
+        if count == 0 or (count == len(candidates) and not self._consolidate_ms):
             return candidates
         if self._exploration and self._rng.random() < self._exploration:
             return candidates
-        if self._max_penalty_ms and self._penalty_ms(request, candidates, sticky) > self._max_penalty_ms:
+        if (
+            self._max_penalty_ms
+            and count < len(candidates)
+            and self._penalty_ms(request, candidates, sticky) > self._max_penalty_ms
+        ):
             return candidates
+        if self._consolidate_ms and count > 1:
+            sticky = self._home(request, candidates, np.where(sticky, share, -1.0))
         return candidates.where(sticky)
 
     def reason(self, request: InferenceRequest, candidates: Candidates, endpoint: Endpoint) -> str:
-        """How little of the prompt it holds."""
+        """How little of the prompt it holds, or that another one holds it as well."""
         match = request.get(self._match)
         held = 0.0 if match is None else match.held_tokens(endpoint) / (match.total * match.block_size)
+        if held >= self._threshold:
+            return f"holds {held:.0%} of the prompt, which is gathered on one endpoint while it can carry it"
         return f"holds {held:.0%} of the prompt, others at least {self._threshold:.0%}"
 
     def _penalty_ms(
@@ -123,3 +139,20 @@ class PrefixCacheAffinityFilter:
         tokens = aligned(load.tokens, load.candidates, candidates)
         extra: float = tokens[sticky].min() - tokens[~sticky].min()
         return extra * self._ms_per_token
+
+    def _home(
+        self, request: InferenceRequest, candidates: Candidates, share: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """The one sticky endpoint to keep, by shares of which those that are not sticky are negative.
+
+        All of them without knowledge of the load.
+        """
+        sticky = share >= 0
+        load = request.get(self._load)
+        if load is None:
+            return sticky
+        wait_ms = aligned(load.tokens, load.candidates, candidates) * self._ms_per_token
+        near = sticky & (wait_ms <= wait_ms[sticky].min() + self._consolidate_ms)
+        kept = np.zeros(len(candidates), bool)
+        kept[np.where(near, share, -1.0).argmax()] = True
+        return kept

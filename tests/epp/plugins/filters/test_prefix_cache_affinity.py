@@ -159,3 +159,42 @@ def test_a_producer_of_times_that_is_not_asked_is_named():
     assert plugin.warnings == [
         "latencyPredictionInfoProducerName has no effect: times come from prefillThroughput"
     ]
+
+
+@pytest.mark.parametrize(
+    ("matched", "tokens", "expected"),
+    [
+        ([9, 9, 0], [0, 0, 0], ["e0"]),
+        ([9, 10, 0], [0, 0, 0], ["e1"]),
+        ([9, 9, 0], [1000, 0, 0], ["e0"]),
+        ([9, 9, 0], [1001, 0, 0], ["e1"]),
+        ([9, 9, 0], [1500, 400, 0], ["e1"]),
+        ([9, 9, 9], [2000, 1000, 1000], ["e0"]),
+        ([9, 9, 9], [2001, 1000, 1000], ["e1"]),
+        ([9, 0, 0], [5000, 0, 0], ["e0"]),
+        ([0, 0, 0], [0, 0, 0], ALL),
+        ([9, 9, 0], [9000, 9000, 0], ALL),
+    ],
+)
+def test_a_prefix_on_several_endpoints_goes_back_to_one_that_is_hardly_slower(
+    matched: list[float], tokens: list[float], expected: list[str]
+):
+    assert (
+        left(matched, 10, tokens, consolidateWithinMs=500, peakPrefillThroughput=2000, maxTTFTPenaltyMs=4000)
+        == expected
+    )
+
+
+def test_consolidation_without_a_limit_of_stickiness_reads_the_load():
+    plugin = make_plugin(PrefixCacheAffinityFilter, None, {"maxTTFTPenaltyMs": 0, "consolidateWithinMs": 1})
+    assert INFLIGHT_LOAD in plugin.consumes
+    assert left([9, 9, 0], 10, [9000, 9000, 0], maxTTFTPenaltyMs=0, consolidateWithinMs=1) == ["e0"]
+    assert left([9, 9, 0], 10, None, consolidateWithinMs=1) == ["e0", "e1"]
+
+
+def test_an_endpoint_left_out_for_the_one_that_is_kept_is_told_so():
+    table, request = make_table(2), make_request()
+    request.put(PREFIX_MATCH, PrefixMatch(table.all(), np.array([9.0, 9.0]), 10, 16))
+    plugin = make_plugin(PrefixCacheAffinityFilter, table, {"consolidateWithinMs": 5})
+    reason = plugin.reason(request, table.all(), table.all().endpoints[1])
+    assert reason == "holds 90% of the prompt, which is gathered on one endpoint while it can carry it"
