@@ -21,6 +21,7 @@ from epp.graph.data_layer import (
     wire_sources,
     without_unread,
 )
+from epp.graph.data_types import check_types
 from epp.graph.instances import Instances
 from epp.graph.layers import check_layers
 from epp.graph.model import PluginGraph
@@ -87,7 +88,9 @@ def build_graph(
     sources = wire_sources(config.data_layer, instances)
     discovery = find_discovery(config.data_layer, instances)
     _refuse_detector(config, instances)
-    create_missing(instances, [extractor for _, extractors in sources for extractor in extractors])
+    bound = [extractor for _, extractors in sources for extractor in extractors]
+    create_missing(instances, bound)
+    check_types(instances, bound)
     producers = in_order(instances)
     check_layers(instances)
     check_attributes(sources, instances)

@@ -7,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from dataplane.plugin.base import DataKey
+from epp.graph.data_types import is_of_another_type, what_is_made
 from epp.graph.instances import AnyPlugin, Instances
 from epp.interfaces.attributes import DEFAULT_PRODUCERS, ENGINE_METRICS
 from epp.interfaces.data_layer import EndpointExtractor, Extractor
@@ -25,10 +26,11 @@ def create_missing(instances: Instances, bound: Sequence[Extractor]) -> None:
         for key in provider.produces
     }
     _offer_without_producer(provided, instances, bound)
+    made = what_is_made(instances, bound)
     waiting = [plugin for plugin in instances.by_name.values() if isinstance(plugin, Consumer)]
     for plugin in waiting:
         for key in plugin.consumes:
-            if key in provided:
+            if key in provided or is_of_another_type(key, made):
                 continue
             provided.add(key)
             created = _default_producer(key, plugin, instances)

@@ -84,20 +84,22 @@ class LatencyPrediction(msgspec.Struct):
     """Whether the prediction meets the request's objectives; False where there is none."""
 
 
-TOKENIZED_PROMPT: Final[DataKey[TokenizedPrompt]] = DataKey("TokenizedPrompt")
-PREFIX_MATCH: Final[DataKey[PrefixMatch]] = DataKey("PrefixCacheMatchInfo")
-INFLIGHT_LOAD: Final[DataKey[InflightLoad]] = DataKey("InFlightLoad")
+TOKENIZED_PROMPT: Final[DataKey[TokenizedPrompt]] = DataKey("TokenizedPrompt", value=TokenizedPrompt)
+PREFIX_MATCH: Final[DataKey[PrefixMatch]] = DataKey("PrefixCacheMatchInfo", value=PrefixMatch)
+INFLIGHT_LOAD: Final[DataKey[InflightLoad]] = DataKey("InFlightLoad", value=InflightLoad)
 
-ENCODER_MATCH: Final[DataKey[EncoderMatch]] = DataKey("EncoderCacheMatchInfo")
+ENCODER_MATCH: Final[DataKey[EncoderMatch]] = DataKey("EncoderCacheMatchInfo", value=EncoderMatch)
 
-LATENCY_PREDICTION: Final[DataKey[LatencyPrediction]] = DataKey("LatencyPredictionInfo")
+LATENCY_PREDICTION: Final[DataKey[LatencyPrediction]] = DataKey(
+    "LatencyPredictionInfo", value=LatencyPrediction
+)
 
-SESSION_ID: Final[DataKey[str]] = DataKey("SessionID")
+SESSION_ID: Final[DataKey[str]] = DataKey("SessionID", value=str)
 """Names the session a request belongs to; of bounded length."""
-AGENT_IDENTITY: Final[DataKey[str]] = DataKey("agent-identity")
+AGENT_IDENTITY: Final[DataKey[str]] = DataKey("agent-identity", value=str)
 """Names the agent session a request belongs to; of bounded length, and the same key whoever leaves it."""
 
-PEER_ENDPOINT: Final[DataKey[Endpoint]] = DataKey("peer-endpoint")
+PEER_ENDPOINT: Final[DataKey[Endpoint]] = DataKey("peer-endpoint", value=Endpoint)
 """Where an earlier stage of the request runs, for plugins that want a later one close to it."""
 
 ENGINE_METRICS: Final[DataKey[Any]] = DataKey("EngineMetrics")
@@ -124,13 +126,13 @@ class ServedModel(msgspec.Struct, frozen=True):
     """Base model of a LoRA adapter; empty for others."""
 
 
-TOPOLOGY: Final[DataKey[Topology]] = DataKey("Topology")
-SERVED_MODELS: Final[DataKey[tuple[ServedModel, ...]]] = DataKey("/v1/models")
-GPU_UTILIZATION: Final[DataKey[float]] = DataKey("GPUUtilization")
+TOPOLOGY: Final[DataKey[Topology]] = DataKey("Topology", value=Topology)
+SERVED_MODELS: Final[DataKey[tuple[ServedModel, ...]]] = DataKey("/v1/models", value=tuple)
+GPU_UTILIZATION: Final[DataKey[float]] = DataKey("GPUUtilization", value=float)
 """Share of time in which the busiest GPU of the endpoint had work, 0 to 1."""
-POOL_QUEUE_SIZE: Final[DataKey[float]] = DataKey("PoolAverageQueueSize")
+POOL_QUEUE_SIZE: Final[DataKey[float]] = DataKey("PoolAverageQueueSize", value=float)
 """Waiting requests per endpoint of the pool that an endpoint stands for."""
-POOL_KV_CACHE_UTILIZATION: Final[DataKey[float]] = DataKey("PoolAverageKVCacheUtilization")
+POOL_KV_CACHE_UTILIZATION: Final[DataKey[float]] = DataKey("PoolAverageKVCacheUtilization", value=float)
 """Mean KV-cache utilization of the endpoints of that pool, 0 to 1."""
 
 DEFAULT_PRODUCERS: Final[Mapping[str, str]] = {

@@ -24,7 +24,7 @@ def number_key(attribute: str, producer: str | None, field: str) -> DataKey[floa
             'or producer: "" if the slash belongs to the name',
             path=field,
         )
-    return DataKey(attribute, producer or "")
+    return DataKey(attribute, producer or "", float)
 
 
 def numbers_of(key: DataKey[float], candidates: Candidates) -> Floats:

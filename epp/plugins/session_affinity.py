@@ -68,7 +68,7 @@ class SessionSource(PluginParams, frozen=True):
 
     def key(self) -> DataKey[Any]:
         """The key of the attribute."""
-        key: DataKey[Any] = DataKey(self.attribute)
+        key: DataKey[Any] = DataKey(self.attribute, value=str)
         return key if self.producer in ("", DEFAULT_PRODUCERS.get(self.attribute)) else key.by(self.producer)
 
 

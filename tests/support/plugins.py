@@ -138,6 +138,19 @@ class RightProducer(Base):
         request.put(RIGHT, 1)
 
 
+class OddProducer(Base):
+    """Leaves a number where a prefix match is expected."""
+
+    info: ClassVar = PluginInfo("odd-producer")
+
+    def __init__(self, name: TypedName, params: Any, handle: Handle) -> None:
+        super().__init__(name, params, handle)
+        self.produces: Sequence[DataKey[Any]] = (DataKey("PrefixCacheMatchInfo", name.name, int),)
+
+    def produce(self, request: InferenceRequest, candidates: Candidates) -> None:
+        request.put(self.produces[0], 1)
+
+
 class RoundProducer(RightProducer):
     """Makes RIGHT out of LEFT, which closes a circle."""
 
@@ -233,8 +246,8 @@ class Watcher(Base):
 
 TEST_PLUGINS = (
     AllFilter, FilterAndScorer, AlphaFilter, FussyFilter, PairFilter, ManyHandler, LeftProducer,
-    RightProducer, RoundProducer, SelfProducer, EarlyReader, LeftFilter, TextSource, TextExtractor,
-    Nowhere, Watcher,
+    RightProducer, OddProducer, RoundProducer, SelfProducer, EarlyReader, LeftFilter, TextSource,
+    TextExtractor, Nowhere, Watcher,
 )  # fmt: skip
 
 TEST_REGISTRY = REGISTRY.extended({p.info.type: f"{__name__}:{p.__name__}" for p in TEST_PLUGINS})

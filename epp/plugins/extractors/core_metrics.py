@@ -148,7 +148,8 @@ class CoreMetricsExtractor:
         self._engines = {engine.name: engine for engine in BUILTIN_ENGINES}
         self._unmapped: set[str] = set()
         custom = dict.fromkeys(m.attribute_key for e in params.engine_configs for m in e.custom_metrics)
-        self.produces: Sequence[DataKey[Any]] = (ENGINE_METRICS, *(DataKey(key, name.name) for key in custom))
+        own: list[DataKey[float]] = [DataKey(key, name.name, float) for key in custom]
+        self.produces: Sequence[DataKey[Any]] = (ENGINE_METRICS, *own)
         for index, engine in enumerate(params.engine_configs):
             _check(engine, f"engineConfigs[{index}]")
             self._engines[engine.name] = engine
@@ -222,7 +223,7 @@ class EngineReader:
             if spec
         ]
         self._custom: list[tuple[DataKey[float], str, Series]] = [
-            (DataKey(metric.attribute_key, producer), metric.metric_spec, _series(metric.metric_spec))
+            (DataKey(metric.attribute_key, producer, float), metric.metric_spec, _series(metric.metric_spec))
             for metric in config.custom_metrics
         ]
         self._info = _series(config.cache_info_spec, optional=True) if config.cache_info_spec else None
