@@ -143,11 +143,8 @@ def _bind(row: ConfigDocument) -> None:
 
 
 def _annotations(raw: Any, problems: list[ConfigError]) -> dict[str, str]:
-    """Our own annotations; those of others mean nothing here."""
-    if raw is None:
-        return {}
+    """Our own annotations; those of others mean nothing here. What is no text is told with the envelope."""
     if not isinstance(raw, dict):
-        problems.append(ConfigError("must be a mapping of text to text", path="metadata.annotations"))
         return {}
     found: dict[str, str] = {}
     for name, text in raw.items():
@@ -156,9 +153,7 @@ def _annotations(raw: Any, problems: list[ConfigError]) -> dict[str, str]:
         if name not in ANNOTATIONS:
             hint = did_you_mean(name, ANNOTATIONS) or f"; there are {', '.join(ANNOTATIONS)}"
             problems.append(ConfigError(f"is not known{hint}", path=_path_of(name)))
-        elif not isinstance(text, str):
-            problems.append(ConfigError("must be text; put it in quotes", path=_path_of(name)))
-        else:
+        elif isinstance(text, str):
             found[name] = text
     return found
 

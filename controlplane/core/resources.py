@@ -277,6 +277,8 @@ class ResourceService(ABC, Generic[M]):
         if document.get("apiVersion") not in self.versions:
             listed = " or ".join(self.versions)
             problems.append(ConfigError(f"must be {listed}", path="apiVersion"))
+        if not isinstance(document.get("status"), dict | None):
+            problems.append(ConfigError("must be a mapping; it means nothing", path="status"))
         name, labels, version = self._metadata(document.get("metadata"), problems)
         spec = self.judge_spec(document, problems)
         wanted = Wanted(name, labels, spec, version)
@@ -301,7 +303,7 @@ class ResourceService(ABC, Generic[M]):
             schema.check_name(name, "name")
         except ConfigError as error:
             problems.append(error.within("metadata"))
-        labels = raw.get("labels") or {}
+        labels = {} if raw.get("labels") is None else raw["labels"]
         if not _are_labels(labels):
             problems.append(
                 ConfigError(
@@ -310,6 +312,7 @@ class ResourceService(ABC, Generic[M]):
                     path="metadata.labels",
                 )
             )
+        _check_annotations(raw.get("annotations"), problems)
         version = raw.get("resourceVersion")
         if version is not None and not (isinstance(version, str) and version.isascii() and version.isdigit()):
             problems.append(
@@ -345,6 +348,20 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 def is_storable(text: str) -> bool:
     """Whether every database takes it."""
     return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _check_annotations(raw: Any, problems: list[ConfigError]) -> None:
+    """They are text; what they mean is the business of kinds."""
+    if raw is None:
+        return
+    if not isinstance(raw, dict):
+        problems.append(ConfigError("must be a mapping of text to text", path="metadata.annotations"))
+        return
+    problems.extend(
+        ConfigError("must be text; put it in quotes", path=f"metadata.annotations[{name}]")
+        for name, text in raw.items()
+        if not isinstance(text, str)
+    )
 
 
 def _are_labels(raw: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -17,6 +17,7 @@ from controlplane.core.api.resources import actor_of, expected_version, headers_
 from controlplane.core.errors import InvalidError
 from controlplane.tenancy.services import MAX_USES, Use, VirtualKeyService
 from dataplane.config.decode import Duration, decode_struct
+from dataplane.config.schema import DURATION
 from dataplane.config.tenancy import Digest
 from dataplane.config.values import Moment, check_moment
 from dataplane.errors import ConfigError
@@ -24,7 +25,6 @@ from dataplane.errors import ConfigError
 SERVICE: Final = VirtualKeyService()
 DAY_S: Final = 86_400.0
 TAGS: Final = [SERVICE.plural]
-IF_MATCH: Final = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="the object's ETag")
 
 
 class Rotation(msgspec.Struct, rename="camel"):
@@ -60,12 +60,12 @@ class RotateView(APIView):
     @extend_schema(
         operation_id="virtualkeys_rotate",
         tags=TAGS,
-        parameters=[IF_MATCH],
+        parameters=[openapi.IF_MATCH],
         request=openapi.body(
             {
-                "type": "object",
+                "type": ["object", "null"],
                 "additionalProperties": False,
-                "properties": {"grace": {"type": "string", "default": "24h"}},
+                "properties": {"grace": {**DURATION, "default": "24h"}},
             }
         ),
         responses=openapi.answers({200: openapi.reference(SERVICE)}, 404, 409, 412, 422, 428),
@@ -84,7 +84,7 @@ class RevokeView(APIView):
     @extend_schema(
         operation_id="virtualkeys_revoke",
         tags=TAGS,
-        parameters=[IF_MATCH],
+        parameters=[openapi.IF_MATCH],
         request=None,
         responses=openapi.answers({200: openapi.reference(SERVICE)}, 404, 412, 422, 428),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import types
 import typing
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +23,7 @@ DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
 Schema = dict[str, Any]
 
-_DURATION: Final[Schema] = {
+DURATION: Final[Schema] = {
     "anyOf": [
         {
             "type": "string",
@@ -31,6 +32,7 @@ _DURATION: Final[Schema] = {
         {"const": 0},
     ]
 }
+"""Seconds as Go writes them: ``1m30s``."""
 _QUANTITY: Final[Schema] = {
     "anyOf": [
         {"type": "number", "minimum": 0},
@@ -49,7 +51,8 @@ _SCALARS: Final[dict[Any, Schema]] = {
     dict: {"type": "object"},
     list: {"type": "array"},
     types.NoneType: {"type": "null"},
-    Duration: _DURATION,
+    datetime: {"type": "string", "format": "date-time"},
+    Duration: DURATION,
     Quantity: _QUANTITY,
 }
 _BOUNDS: Final = {
@@ -65,10 +68,11 @@ _DEPRECATED: Final = ("Deprecated", "Another name")
 
 
 class Definitions(dict[str, Schema]):
-    """Schemas of structs that others refer to, by name."""
+    """Schemas of structs that others refer to, by name; ``place`` is where the whole has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str = "#/definitions/") -> None:
         super().__init__()
+        self.place = place
         self._names: dict[type[msgspec.Struct], str] = {}
 
     def name_of(self, kind: type[msgspec.Struct]) -> str:
@@ -138,7 +142,7 @@ def type_schema(hint: Any, definitions: Definitions) -> Schema:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return {"enum": [member.value for member in hint]}
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return {"$ref": f"#/definitions/{definitions.name_of(hint)}"}
+        return {"$ref": definitions.place + definitions.name_of(hint)}
     raise TypeError(f"{hint!r} has no JSON schema")
 
 

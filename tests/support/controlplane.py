@@ -220,10 +220,14 @@ def objective(name: str = "interactive", *, version: int | None = None, **spec: 
     return document
 
 
+def token(role: Role = Role.ADMIN) -> str:
+    """A new token of a user of this role."""
+    user = users.put(users.SYSTEM, f"a-{role}", role)
+    return tokens.issue(users.SYSTEM, user, f"test-{user.tokens.count()}").text
+
+
 def client(role: Role = Role.ADMIN) -> APIClient:
     """A client with a token of a user of this role."""
-    user = users.put(users.SYSTEM, f"a-{role}", role)
     found = APIClient()
-    issued = tokens.issue(users.SYSTEM, user, f"test-{user.tokens.count()}")
-    found.credentials(HTTP_AUTHORIZATION=f"Bearer {issued.text}")
+    found.credentials(HTTP_AUTHORIZATION=f"Bearer {token(role)}")
     return found

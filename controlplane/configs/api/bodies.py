@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -111,9 +112,9 @@ def canary_of(text: str | None) -> Canary | None:
         raise InvalidError.of([ConfigError(error.message, path="canary")]) from None
 
 
-def number_of(request: Request, name: str) -> int | None:
+def number_of(query: Mapping[str, str], name: str) -> int | None:
     """A number in the query. ``InvalidError`` when it is none."""
-    text = request.query_params.get(name)
+    text = query.get(name)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < len(text) <= 15 and int(text) > 0):
@@ -121,9 +122,9 @@ def number_of(request: Request, name: str) -> int | None:
     return int(text)
 
 
-def required(request: Request, name: str) -> int:
+def required(query: Mapping[str, str], name: str) -> int:
     """A number that must be in the query."""
-    found = number_of(request, name)
+    found = number_of(query, name)
     if found is None:
         raise InvalidError.of([ConfigError("is required: the number of a revision", path=name)])
     return found

@@ -25,7 +25,7 @@ from controlplane.configs.api.bodies import (
 )
 from controlplane.configs.services import PickerConfigService
 from controlplane.core.api import openapi
-from controlplane.core.api.pages import page
+from controlplane.core.api.pages import page, query_of
 from controlplane.core.api.resources import actor_of, document_of
 
 TAGS = ["endpointpickerconfigs"]
@@ -62,8 +62,9 @@ class PlanView(APIView):
     )
     def get(self, request: Request, name: str) -> Response:
         """The difference to the active revision, and the workers, the canary first."""
-        canary = canary_of(request.query_params.get("canary"))
-        return Response(plans.plan(actor_of(request), name, number_of(request, "revision"), canary))
+        query = query_of(request, "revision", "canary")
+        canary = canary_of(query.get("canary"))
+        return Response(plans.plan(actor_of(request), name, number_of(query, "revision"), canary))
 
 
 class RevisionsView(APIView):
@@ -109,8 +110,9 @@ class DiffView(APIView):
     )
     def get(self, request: Request, name: str) -> Response:
         """Values that differ."""
-        found = plans.compare(actor_of(request), name, required(request, "from"), required(request, "to"))
-        return Response(found)
+        query = query_of(request, "from", "to")
+        before, after = required(query, "from"), required(query, "to")
+        return Response(plans.compare(actor_of(request), name, before, after))
 
 
 class RolloutsView(APIView):

@@ -14,6 +14,7 @@ from controlplane.configs import workers
 from controlplane.configs.api import shapes
 from controlplane.configs.api.bodies import AckBody, ObservationBody, body_of
 from controlplane.core.api import openapi
+from controlplane.core.api.pages import query_of
 from controlplane.core.api.resources import actor_of
 from controlplane.core.errors import Detail, InvalidError
 from dataplane.errors import ConfigError
@@ -37,7 +38,7 @@ class ConfigView(APIView):
     )
     def get(self, request: Request, worker: str) -> Response:
         """204 when nothing is published yet, 304 when it is what the worker has."""
-        pool = request.query_params.get("pool")
+        pool = query_of(request, "pool").get("pool")
         if pool is None:
             raise InvalidError.of([ConfigError("is required", path="pool")])
         found = workers.desired(actor_of(request), pool, worker)

@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from drf_spectacular.utils import OpenApiResponse
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 
 from controlplane.core.kinds import KINDS, Service
-from controlplane.core.resources import ENVELOPE
+from controlplane.core.resources import ENVELOPE, MAX_LABEL_CHARACTERS, MAX_LABELS
+from dataplane.config.schema import Definitions
 
 Schema = dict[str, Any]
 
+NAME: Final = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+VERSION: Final = '(W/)?("[0-9]{1,18}"|[0-9]{1,18})'
+"""An ETag of an object, with its quotes or without."""
+IF_MATCH: Final = OpenApiParameter(
+    "If-Match",
+    {"type": "string", "pattern": f"^{VERSION}$"},
+    OpenApiParameter.HEADER,
+    description="the object's ETag; or its document says its resourceVersion, where there is one",
+)
 REFERENCE: Final = "#/components/schemas/{name}"
 ERROR: Final = "Error"
+ANY_DOCUMENT: Final = {"$ref": REFERENCE.format(name="Document")}
+"""The shape of a document of whichever kind."""
 
 DETAILS: Final[Schema] = {
     "type": "array",
@@ -68,9 +80,9 @@ def body(schema: Schema) -> dict[str, Any]:
     return {"application/json": schema, "application/yaml": schema}
 
 
-def answers(good: dict[int, Schema | None], *refusals: int) -> dict[int, Any]:
-    """Responses of an operation; what every operation can answer is added."""
-    found: dict[int, Any] = {
+def answers(good: dict[Any, Schema | None], *refusals: int) -> dict[Any, Any]:
+    """Responses of an operation, by status or by status and content type; what all can answer is added."""
+    found: dict[Any, Any] = {
         status: OpenApiResponse(schema, description="done") for status, schema in good.items()
     }
     error = OpenApiResponse({"$ref": REFERENCE.format(name=ERROR)}, description="refused")
@@ -81,15 +93,20 @@ def add_components(result: Any, generator: Any, request: Any, public: Any) -> An
     """Hook of drf-spectacular: puts the shapes that operations refer to into the description."""
     schemas: Schema = result.setdefault("components", {}).setdefault("schemas", {})
     schemas[ERROR] = _ERROR
+    specs = Definitions(REFERENCE.format(name=""))
     for service in KINDS.all():
         if not service.flat:
-            _, parts = msgspec.json.schema_components([service.spec_type], ref_template=REFERENCE)
-            schemas.update(parts)
-        schemas[service.kind] = _document(service)
+            specs.name_of(service.spec_type)
+        schemas[service.kind] = _document(service, specs)
+    schemas.update(specs)
+    schemas["Document"] = {
+        "oneOf": [reference(service) for service in KINDS.all()],
+        "discriminator": {"propertyName": "kind"},
+    }
     return result
 
 
-def _document(service: Service) -> Schema:
+def _document(service: Service, specs: Definitions) -> Schema:
     return {
         "type": "object",
         "required": ["apiVersion", "kind", "metadata", *([] if service.flat else ["spec"])],
@@ -101,24 +118,26 @@ def _document(service: Service) -> Schema:
                 "type": "object",
                 "required": ["name"],
                 "properties": {
-                    "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"},
+                    "name": {"type": "string", "pattern": f"^{NAME}$"},
                     "labels": {
-                        "type": "object",
-                        "additionalProperties": {"type": "string", "maxLength": 256},
+                        "type": ["object", "null"],
+                        "maxProperties": MAX_LABELS,
+                        "propertyNames": {"maxLength": MAX_LABEL_CHARACTERS},
+                        "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_CHARACTERS},
                     },
-                    "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-                    "resourceVersion": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+                    "annotations": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+                    "resourceVersion": {"type": ["string", "null"], "pattern": "^[0-9]+$"},
                 },
             },
-            **_said(service),
-            "status": {"type": "object", "description": "ignored"},
+            **_said(service, specs),
+            "status": {"type": ["object", "null"], "description": "what is so; ignored in what is sent"},
         },
     }
 
 
-def _said(service: Service) -> dict[str, Schema]:
+def _said(service: Service, specs: Definitions) -> dict[str, Schema]:
     """What a document says besides its envelope; the sections of a flat one are told by their names alone."""
     if not service.flat:
-        return {"spec": {"$ref": REFERENCE.format(name=service.spec_type.__name__)}}
+        return {"spec": {"$ref": specs.place + specs.name_of(service.spec_type)}}
     names = {field.encode_name for field in msgspec.structs.fields(service.spec_type)}
     return {name: {} for name in sorted(names - ENVELOPE)}

@@ -31,24 +31,19 @@ def page(
     ``InvalidError`` for a parameter that is not known or has no sensible value.
     """
     problems: list[ConfigError] = []
-    known = {"limit", "offset", "order", *filters}
-    problems.extend(
-        ConfigError(f"is no parameter here; use {', '.join(sorted(known))}", path=name)
-        for name in request.query_params
-        if name not in known
-    )
-    limit = _number(request, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT, problems)
-    offset = _number(request, "offset", 0, 0, MAX_OFFSET, problems)
-    order = request.query_params.get("order", "")
+    query = _query(request, {"limit", "offset", "order", *filters}, problems)
+    limit = _number(query, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT, problems)
+    offset = _number(query, "offset", 0, 0, MAX_OFFSET, problems)
+    order = query.get("order", "")
     column = orders.get(order.removeprefix("-"))
-    if "order" in request.query_params and column is None:
+    if "order" in query and column is None:
         listed = ", ".join(orders)
         problems.append(ConfigError(f"must be one of {listed}, or one of them with - in front", path="order"))
     if problems:
         raise InvalidError.of(problems)
     for name, lookup in filters.items():
-        if name in request.query_params:
-            value = request.query_params[name]
+        if name in query:
+            value = query[name]
             rows = rows.none() if "\x00" in value else rows.filter(**{lookup: value})
     if column is not None:
         rows = rows.order_by(f"-{column}" if order.startswith("-") else column)
@@ -57,10 +52,32 @@ def page(
     return {"items": [describe(row) for row in found], "total": total, "limit": limit, "offset": offset}
 
 
+def query_of(request: Request, *known: str) -> dict[str, str]:
+    """The parameters of a request. ``InvalidError`` for one that is not known, or is there twice."""
+    problems: list[ConfigError] = []
+    found = _query(request, set(known), problems)
+    if problems:
+        raise InvalidError.of(problems)
+    return found
+
+
+def _query(request: Request, known: set[str], problems: list[ConfigError]) -> dict[str, str]:
+    listed = f"use {', '.join(sorted(known))}" if known else "there are none"
+    found: dict[str, str] = {}
+    for name, values in request.query_params.lists():
+        if name not in known:
+            problems.append(ConfigError(f"is no parameter here; {listed}", path=name))
+        elif len(values) > 1:
+            problems.append(ConfigError("is given more than once", path=name))
+        else:
+            found[name] = str(values[0]) if values else ""
+    return found
+
+
 def _number(
-    request: Request, name: str, default: int, least: int, most: int, problems: list[ConfigError]
+    query: Mapping[str, str], name: str, default: int, least: int, most: int, problems: list[ConfigError]
 ) -> int:
-    text = request.query_params.get(name)
+    text = query.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):

@@ -6,6 +6,7 @@ one it is refused, so that nobody overwrites what he has not seen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
@@ -23,8 +24,8 @@ from controlplane.core.references import Looked
 from controlplane.core.roles import Actor
 from dataplane.errors import ConfigError
 
+_VERSION: Final = re.compile(openapi.VERSION)
 ORDERS: Final = {"name": "name", "created": "created_at", "updated": "updated_at"}
-NAME: Final = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 
 
 def actor_of(request: Request) -> Actor:
@@ -43,10 +44,9 @@ def expected_version(request: Request, document: dict[str, Any] | None) -> int:
     """The version a change is meant for. ``UnversionedError`` when neither place says one."""
     text = request.headers.get("If-Match", "").strip()
     if text:
-        bare = text.removeprefix("W/").strip('"')
-        if not (bare.isascii() and bare.isdigit() and len(bare) < 19):
+        if not _VERSION.fullmatch(text):
             raise InvalidError.of([ConfigError("must be an ETag of the object", path="If-Match")])
-        return int(bare)
+        return int(text.removeprefix("W/").strip('"'))
     metadata = (document or {}).get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     if isinstance(version, str) and version.isascii() and version.isdigit() and len(version) < 19:
@@ -116,7 +116,6 @@ def _one_view(service: Service) -> type[APIView]:
             service.delete(actor_of(request), name, expected_version(request, None))
             return Response(status=204)
 
-    if_match = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="the object's ETag")
     tags = [service.plural]
     return extend_schema_view(
         get=extend_schema(
@@ -127,14 +126,14 @@ def _one_view(service: Service) -> type[APIView]:
         put=extend_schema(
             operation_id=f"{service.plural}_update",
             tags=tags,
-            parameters=[if_match],
+            parameters=[openapi.IF_MATCH],
             request=openapi.body(openapi.reference(service)),
             responses=openapi.answers({200: openapi.reference(service)}, 404, 412, 422, 428),
         ),
         delete=extend_schema(
             operation_id=f"{service.plural}_delete",
             tags=tags,
-            parameters=[if_match],
+            parameters=[openapi.IF_MATCH],
             responses=openapi.answers({204: None}, 404, 409, 412, 422, 428),
         ),
     )(OneView)

@@ -14,22 +14,24 @@ from rest_framework.views import APIView
 
 from controlplane.core import documents
 from controlplane.core.api import openapi
-from controlplane.core.api.pages import page
+from controlplane.core.api.pages import page, query_of
 from controlplane.core.api.resources import actor_of
 from controlplane.core.errors import InvalidError
 from controlplane.core.models import AuditEntry
 from controlplane.core.roles import Action, require
 from dataplane.errors import ConfigError
 
+_DOCUMENTS: Final = {"type": "array", "items": openapi.ANY_DOCUMENT}
 _SET: Final = {
-    "oneOf": [
-        {"type": "array", "items": {"type": "object"}},
+    "anyOf": [
+        _DOCUMENTS,
         {
             "type": "object",
             "required": ["documents"],
-            "properties": {"documents": {"type": "array", "items": {"type": "object"}}},
+            "additionalProperties": False,
+            "properties": {"documents": _DOCUMENTS},
         },
-        {"type": "object", "required": ["kind"], "description": "one document"},
+        openapi.ANY_DOCUMENT,
     ]
 }
 _PLAN: Final = {
@@ -90,7 +92,7 @@ class ApplyView(APIView):
             raw = raw["documents"] if set(raw) == {"documents"} else [raw]
         if not isinstance(raw, list):
             raise InvalidError.of([ConfigError("must be a list of documents", path="documents")])
-        text = request.query_params.get("dry_run", "false").lower()
+        text = query_of(request, "dry_run").get("dry_run", "false").lower()
         if text not in {"true", "false"}:
             raise InvalidError.of([ConfigError("must be true or false", path="dry_run")])
         plan = documents.apply(actor_of(request), raw, dry_run=text == "true")
@@ -106,17 +108,19 @@ class ExportView(APIView):
         parameters=[OpenApiParameter("format", {"type": "string", "enum": ["json", "yaml"]})],
         responses=openapi.answers(
             {
-                200: {
+                (200, "application/json"): {
                     "type": "object",
-                    "properties": {"documents": {"type": "array", "items": {"type": "object"}}},
-                }
+                    "required": ["documents"],
+                    "properties": {"documents": _DOCUMENTS},
+                },
+                (200, "application/yaml"): {**_DOCUMENTS, "description": "one document after another"},
             },
             422,
         ),
     )
     def get(self, request: Request) -> Response | HttpResponse:
         """As JSON, or as YAML that a picker reads as its objects file."""
-        kind = request.query_params.get("format", "json")
+        kind = query_of(request, "format").get("format", "json")
         if kind not in {"json", "yaml"}:
             raise InvalidError.of([ConfigError("must be json or yaml", path="format")])
         found = documents.export(actor_of(request))
