@@ -14,6 +14,7 @@ from celery import Celery
 from celery.schedules import crontab
 
 SCHEDULE: Final = {
+    "telemetry.guard": {"task": "telemetry.guard", "schedule": 1.0, "options": {"expires": 5.0}},
     "usage.move": {"task": "usage.move", "schedule": 1.0, "options": {"expires": 5.0}},
     "usage.clean_up": {
         "task": "usage.clean_up",

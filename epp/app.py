@@ -22,7 +22,7 @@ import os
 import random
 import signal
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import uvloop
@@ -50,12 +50,16 @@ from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.metrics import EppMetrics
 from epp.objects.snapshot import ObjectHolder
-from epp.objects.source import object_source
+from epp.objects.source import object_source, own_id
 from epp.options import EppOptions
 from epp.reload import STOPPING, Reloader, revision_of
 from epp.resilience.guard import Guard
+from epp.telemetry import publisher
 from epp.tracing.setup import Tracing, read_settings
 from epp.usage import usage_log
+
+if TYPE_CHECKING:
+    from dataplane.telemetry.publisher import Publisher
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +179,21 @@ class Picker:
             tracer=None if self.tracing is None else self.tracing.tracer,
             usage=self.usage,
         )
-        self.processor = ExternalProcessor(
+        self.processor = self._processor()
+        self.metrics.watch_processor(self.processor)
+        self.server = self._ext_proc_server()
+        self.health_server = ExtProcServer(
+            ServerOptions(host=options.host, port=options.grpc_health_port, port_flag="--grpc-health-port"),
+            HealthService(self.health).services(),
+        )
+        self.telemetry = self._publisher()
+        self.admin = AdminServer(
+            options.metrics_host, options.metrics_port, self._pages(), tls=_metrics_tls(options)
+        )
+
+    def _processor(self) -> ExternalProcessor:
+        options = self.options
+        return ExternalProcessor(
             self.handler.open,
             ProcessorLimits(
                 max_body_bytes=options.max_request_body, request_timeout_s=options.request_timeout
@@ -183,14 +201,16 @@ class Picker:
             observer=self.metrics if options.enable_grpc_stream_metrics else None,
             on_rejection=self.metrics.rejected,
         )
-        self.metrics.watch_processor(self.processor)
-        self.server = self._ext_proc_server()
-        self.health_server = ExtProcServer(
-            ServerOptions(host=options.host, port=options.grpc_health_port, port_flag="--grpc-health-port"),
-            HealthService(self.health).services(),
-        )
-        self.admin = AdminServer(
-            options.metrics_host, options.metrics_port, self._pages(), tls=_metrics_tls(options)
+
+    def _publisher(self) -> Publisher | None:
+        worker = self.options.xds_node_id or own_id(self.options)
+        return publisher(
+            self.options,
+            worker,
+            self.metrics,
+            self.table,
+            self.server.metrics,
+            lambda: self.reloader.revision,
         )
 
     def _load(self, text: bytes) -> PluginGraph:
@@ -312,8 +332,9 @@ class Picker:
             self.reloader.watch(self.options.config_file, self._config_seen)
         if self.object_source is not None:
             self.object_source.watch()
-        if self.usage is not None:
-            self.usage.start()
+        for each in (self.usage, self.telemetry):
+            if each is not None:
+                each.start()
         self.health.set(ENDPOINTS_KNOWN, holds=True)
         log.info(
             "serving pool %s: ext_proc on %s, health on port %d, metrics on port %d, %d endpoints",
@@ -344,8 +365,9 @@ class Picker:
         await self.health_server.stop()
         await self.admin.stop()
         await close_plugins(self.current.graph)
-        if self.usage is not None:
-            await self.usage.stop()
+        for each in (self.telemetry, self.usage):
+            if each is not None:
+                await each.stop()
         if self.tracing is not None:
             await self.tracing.stop()
 

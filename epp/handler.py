@@ -36,11 +36,9 @@ from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.request_control import Parser, Preparer, ResponseReader
 from epp.interfaces.spans import RequestSpans, RequestTracer
 from epp.metrics import EppMetrics, RequestMetrics
+from epp.metrics.snapshot import MODEL_SERVER_ERROR
 from epp.model_names import plain_answer, restorer
 from epp.usage import UsageLog
-
-MODEL_SERVER_ERROR: Final = "ModelServerError"
-"""Error code under which failed answers of a model server are counted: other than 2xx, or gRPC's OK."""
 
 MAX_CACHED_ANSWERS: Final = 4096
 """Destinations whose encoded answer is kept; the cache starts over beyond."""

@@ -36,6 +36,7 @@ from epp.metrics.catalog import (
 from epp.metrics.legacy import declare_twins
 from epp.metrics.plugins import PluginNumbers
 from epp.metrics.request import RequestMetrics
+from epp.metrics.snapshot import Snapshot, take
 
 BYTES_PER_TOKEN: Final = 4
 """How much prompt text a token of the approximate prefix index stands for."""
@@ -187,6 +188,11 @@ class EppMetrics:
         self._unfolded += 1
         if self._unfolded >= FOLD_EVERY:
             self._fold_timings()
+
+    def snapshot(self) -> Snapshot:
+        """The totals at this moment."""
+        self._fold_timings()
+        return take(self._requests, self._process)
 
     def _fold_timings(self) -> None:
         self._unfolded = 0

@@ -56,10 +56,10 @@ def object_source(
         cert_file=options.xds_cert,
         key_file=options.xds_key,
     )
-    node = Node(options.xds_node_id or _own_id(options), options.pool_name, {"component": "epp"})
+    node = Node(options.xds_node_id or own_id(options), options.pool_name, {"component": "epp"})
     return ObjectReceiver(server, node, options.xds_cache, holder, metrics, rng=rng)
 
 
-def _own_id(options: EppOptions) -> str:
+def own_id(options: EppOptions) -> str:
     """One name per picker of a machine, the same after a restart where the port is."""
     return f"{socket.gethostname()}-{options.grpc_port or os.getpid()}"

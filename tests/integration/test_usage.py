@@ -14,8 +14,11 @@ from contextlib import closing
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
+import redis
 
+from dataplane.telemetry.summary import FIELD, STREAM, Summary
 from tests.support.controlplane_command import Command
 from tests.support.gateway import started_gateway
 from tests.support.valkey import ValkeyServer
@@ -114,6 +117,14 @@ def ledger(database: Path) -> list[str]:
         return [name for (name,) in connection.execute("SELECT tenant FROM usage_ledgerentry")]
 
 
+def telemetry(url: str) -> int:
+    """Requests of which the picker has told, whatever it told while Valkey was away."""
+    with redis.Redis.from_url(url) as client:
+        said = [msgspec.json.decode(fields[FIELD], type=Summary) for _, fields in client.xrange(STREAM)]
+    assert {(summary.pool, summary.endpoints_total) for summary in said} == {("pool", 2)}
+    return sum(summary.requests for summary in said)
+
+
 async def test_no_record_is_lost_or_doubled_when_processes_are_killed(
     tmp_path: Path, mortal_valkey: ValkeyServer
 ) -> None:
@@ -149,3 +160,4 @@ async def test_no_record_is_lost_or_doubled_when_processes_are_killed(
     assert len(counted) == len(set(counted))
     assert traffic.completed <= set(counted) <= traffic.sent
     assert len(traffic.completed) >= 350
+    assert telemetry(mortal_valkey.url) > 0

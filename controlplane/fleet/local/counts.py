@@ -10,14 +10,10 @@ import re
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
+from epp.metrics.snapshot import MODEL_SERVER_ERROR, NOT_THE_SENDERS
+
 TOTAL: Final = "llm_d_epp_request_total{"
 ERRORS: Final = "llm_d_epp_request_error_total{"
-OF_THE_SERVER: Final = "ModelServerError"
-"""The request had an endpoint, so it is among the total."""
-OURS: Final = frozenset(
-    {"Internal", "ServiceUnavailable", "ResourceExhausted", "DeadlineExceeded", OF_THE_SERVER}
-)
-"""Error codes that are not the sender's fault."""
 
 _CODE: Final = re.compile(r'error_code="([^"]*)"')
 
@@ -37,10 +33,10 @@ def read_counts(page: str) -> Counts:
             requests += int(float(line.rpartition(" ")[2]))
         elif line.startswith(ERRORS):
             codes = _CODE.findall(line)
-            if codes and codes[-1] in OURS:
+            if codes and codes[-1] in NOT_THE_SENDERS:
                 count = int(float(line.rpartition(" ")[2]))
                 errors += count
-                requests += 0 if codes[-1] == OF_THE_SERVER else count
+                requests += 0 if codes[-1] == MODEL_SERVER_ERROR else count
     return Counts(requests, min(errors, requests))
 
 

@@ -1,0 +1,1 @@
+"""Telemetry: what workers published in the last fifteen minutes."""

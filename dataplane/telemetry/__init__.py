@@ -1,0 +1,1 @@
+"""How workers fare, once a second."""

@@ -1,0 +1,60 @@
+"""Guards of rollouts hear what workers publish of the revision they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from controlplane.configs import rollouts, workers
+from controlplane.configs.models import Rollout
+from controlplane.configs.rollout import Canary, Guard, Stage
+from controlplane.configs.rollouts import Wish
+from controlplane.configs.services import PickerConfigService
+from controlplane.telemetry import tasks
+from dataplane.telemetry.summary import FIELD, STREAM
+from epp.reload import revision_of
+from tests.support.controlplane import OPERATOR, WORKER, picker_config
+from tests.support.telemetry import summary
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def bus(valkey: str, settings: Any) -> Iterator[redis.Redis]:
+    settings.VALKEY_URL = valkey
+    with redis.Redis.from_url(valkey) as found:
+        yield found
+
+
+def say(bus: redis.Redis, **fields: Any) -> None:
+    bus.xadd(STREAM, {FIELD: msgspec.json.encode(summary("w1", **fields))})
+
+
+def newest() -> Rollout:
+    found = Rollout.objects.first()
+    assert found is not None
+    return found
+
+
+def test_a_rollout_that_costs_requests_is_halted_by_what_its_worker_says(bus: redis.Redis) -> None:
+    say(bus)
+    assert tasks.guard() == 0
+    PickerConfigService().create(OPERATOR, picker_config())
+    rollouts.publish(OPERATOR, "standard", Wish(canary=Canary(count=1), guard=Guard(0.1, 50)))
+    found = workers.desired(WORKER, "pool", "w1")
+    assert found is not None
+    revision = revision_of(found.content.encode())
+    say(bus, revision=revision, revision_requests=100, revision_errors=100)
+    assert tasks.guard() == 0, "the worker does not say yet that it runs it"
+    workers.acknowledge(WORKER, "w1", "standard", 1)
+    say(bus, revision="another", revision_requests=100, revision_errors=100)
+    assert (tasks.guard(), newest().stage) == (0, Stage.CANARY)
+    say(bus, revision=revision, revision_requests=60, revision_errors=6)
+    assert (tasks.guard(), newest().stage) == (1, Stage.CANARY)
+    say(bus, revision=revision, revision_requests=60, revision_errors=7)
+    assert (tasks.guard(), newest().stage) == (1, Stage.HALTED)
+    assert newest().reason.startswith("7 of 60 requests failed")
