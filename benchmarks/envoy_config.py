@@ -34,6 +34,8 @@ class Balancing(StrEnum):
 
     ROUND_ROBIN = "round-robin"
     RANDOM = "random"
+    LEAST_REQUEST = "least-request"
+    """Of two endpoints drawn by lot, the one with fewer requests open through this Envoy."""
     PICKED = "picked"
     """The endpoint the picker names; round robin when it names none."""
 
@@ -137,6 +139,7 @@ def model_cluster(endpoints: Sequence[str], balancing: Balancing) -> dict[str, A
     policy = {
         Balancing.ROUND_ROBIN: typed("load_balancing_policies.round_robin.v3.RoundRobin"),
         Balancing.RANDOM: typed("load_balancing_policies.random.v3.Random"),
+        Balancing.LEAST_REQUEST: typed("load_balancing_policies.least_request.v3.LeastRequest"),
         Balancing.PICKED: picked_policy(),
     }[balancing]
     return {

@@ -40,6 +40,7 @@ class Policy(StrEnum):
     POINTSMAN = "pointsman"
     ROUND_ROBIN = "round-robin"
     RANDOM = "random"
+    LEAST_REQUEST = "least-request"
 
 
 class RoutingOptions(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class RoutingOptions(msgspec.Struct, frozen=True):
     """Share of all system prompts that the KV cache of one replica has room for."""
     profile: str = "h100-8b"
     time_scale: float = 1.0
-    policies: tuple[Policy, ...] = tuple(Policy)
+    policies: tuple[Policy, ...] = (Policy.POINTSMAN, Policy.ROUND_ROBIN, Policy.RANDOM)
     seed: int = 1
 
     def workload(self) -> Workload:

@@ -120,7 +120,7 @@ def add_routing(measurements: Subparsers) -> None:
     flag("replica-share", above(0.0), "share of all system prompts that one replica's KV cache has room for")
     flag("profile", str, "latency profile of the model servers")
     flag("time-scale", above(0.0), "factor on the model servers' times; the derived rate follows it")
-    flag("policies", listed(Policy), "what to compare, comma-separated: pointsman, round-robin, random")
+    flag("policies", listed(Policy), f"what to compare, comma-separated: {', '.join(Policy)}")
     flag("seed", int, "same seed, same requests at the same moments")
     add_output(parser)
     parser.set_defaults(run=guarded(run_routing))

@@ -29,7 +29,10 @@ from cli.main import main
         (["bench", "extproc", "--scrape-interval=fast"], "--scrape-interval: "),
         (["bench", "extproc", "--json=/no/such/folder/x.json"], "/no/such/folder/x.json: No such file"),
         (["bench", "routing", "--rate=-1"], "--rate: -1 is not a number above 0"),
-        (["bench", "routing", "--policies=best"], "'best' is not a list of: pointsman, round-robin, random"),
+        (
+            ["bench", "routing", "--policies=best"],
+            "'best' is not a list of: pointsman, round-robin, random, least-request",
+        ),
         (["bench", "scrape", "--interval=0s"], "--interval: 0s is not a positive duration"),
     ],
     ids=lambda value: " ".join(value[1:]) if isinstance(value, list) else "",

@@ -39,6 +39,14 @@ def test_picked_endpoint_comes_from_metadata_then_header():
     assert [list(source) for source in sources] == [["metadata"], ["header"]]
 
 
+@pytest.mark.parametrize("balancing", Balancing)
+def test_every_balancing_is_one_policy_under_its_name(balancing: Balancing):
+    (policy,) = bootstrap(ENDPOINTS, balancing)["static_resources"]["clusters"][0]["load_balancing_policy"][
+        "policies"
+    ]
+    assert policy["typed_extension_config"]["name"] == balancing
+
+
 def test_counters_are_named_by_their_last_part():
     text = (
         "http.bench.ext_proc.streams_started: 12\n"
