@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cli.arguments import Parser, Run, Subparsers
 from cli.follow import add_arguments as add_follow
+from cli.run_gateway import add_arguments as add_run_gateway
 from dataplane.errors import ConfigError
 
 DEFAULT_PORT = 8800
@@ -57,6 +58,8 @@ def add_parser(subparsers: Subparsers) -> None:
     xds.set_defaults(run=partial(with_django, run_serve_xds))
     tasks = commands.add_parser("run-tasks", help="do what is done by the clock; needs VALKEY_URL")
     tasks.set_defaults(run=partial(with_django, run_tasks))
+    gateway = commands.add_parser("run-gateway", help="run an Envoy that serve-xds tells everything")
+    add_run_gateway(gateway)
     user = commands.add_parser("user", help="let somebody in, or change the role")
     user.add_argument("name")
     user.add_argument("--role", default="viewer", choices=["worker", "viewer", "operator", "admin"])

@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "controlplane.providers",
     "controlplane.telemetry",
     "controlplane.usage",
+    "controlplane.gateways",
     "controlplane.xds",
     "rest_framework",
     "drf_spectacular",

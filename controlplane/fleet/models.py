@@ -32,3 +32,38 @@ class PoolStatus(models.Model):
     runner = models.CharField(max_length=MAX_NAME)
     """Who reports: host and process."""
     report = models.JSONField()
+
+
+class Health(models.TextChoices):
+    """How an endpoint fares, as its pool's picker sees it."""
+
+    HEALTHY = "healthy"
+    STALE = "stale"
+    """Its metrics are old: what is known of its load counts less."""
+    UNREACHABLE = "unreachable"
+    """Nobody listens there."""
+    EJECTED = "ejected"
+    """It failed requests and is left alone for a while."""
+
+
+class PoolEndpoint(models.Model):
+    """An endpoint that a pool's picker has; written by the pool's driver, overwritten, never a history."""
+
+    pool = models.CharField(max_length=MAX_NAME)
+    name = models.CharField(max_length=MAX_NAME)
+    address = models.CharField(max_length=64)
+    """IP address."""
+    port = models.PositiveIntegerField()
+    health = models.CharField(max_length=16, choices=Health.choices)
+    load = models.JSONField()
+    """waiting, running, kvUsage, inflight and the like."""
+    changed_at = models.DateTimeField()
+    """When something of it was last another than before."""
+
+    class Meta:
+        """An address is one endpoint."""
+
+        ordering = ["pool", "name"]
+        constraints = [
+            models.UniqueConstraint("pool", "address", "port", name="endpoint_once_per_pool"),
+        ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from controlplane.core.errors import InvalidError
 from controlplane.core.resources import POOL_REFERENCE, Document, ResourceService, Wanted
@@ -15,6 +15,9 @@ from dataplane.errors import ConfigError
 from epp.objects import schema
 from epp.plugins.endpoint_file import MAX_FILE_BYTES, clashes
 from epp.plugins.endpoint_list import API_VERSION, KIND, list_servers
+
+OWN_FIELDS: Final = ("driver", "models")
+"""Of ``pointsman.dev/v1`` alone."""
 
 
 class PoolService(ResourceService[InferencePool]):
@@ -39,14 +42,16 @@ class PoolService(ResourceService[InferencePool]):
     def document(self, row: InferencePool) -> Document:
         """Of Kubernetes' version unless it says what that has no word for."""
         found = super().document(row)
-        return found | {"apiVersion": schema.OWN_VERSION} if row.driver else found
+        is_ours = any(field in row.spec for field in OWN_FIELDS)
+        return found | {"apiVersion": schema.OWN_VERSION} if is_ours else found
 
     def judge(self, document: Mapping[str, Any]) -> Wanted:
-        """As for every kind; and a driver needs our version, as a Kubernetes server would refuse it."""
+        """As for every kind; and fields of ours need our version, as a Kubernetes server refuses them."""
         wanted = super().judge(document)
-        if wanted.spec.driver is not None and document.get("apiVersion") != schema.OWN_VERSION:
-            problem = ConfigError(f"needs apiVersion {schema.OWN_VERSION}", path="spec.driver")
-            raise InvalidError.of([problem])
+        said = [field for field in OWN_FIELDS if getattr(wanted.spec, field) is not None]
+        if said and document.get("apiVersion") != schema.OWN_VERSION:
+            needs = f"needs apiVersion {schema.OWN_VERSION}"
+            raise InvalidError.of([ConfigError(needs, path=f"spec.{field}") for field in said])
         return wanted
 
 

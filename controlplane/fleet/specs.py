@@ -73,6 +73,8 @@ class InferencePoolSpec(schema.PoolSpec, frozen=True, kw_only=True):
     """``InferencePool.spec`` with its driver."""
 
     driver: Driver | None = None
+    models: Annotated[list[ModelName], msgspec.Meta(max_length=MAX_MODELS)] | None = None
+    """What clients may ask for; left out: what the simulated servers of its driver serve."""
 
 
 class EndpointListSpec(_Section, frozen=True, kw_only=True):

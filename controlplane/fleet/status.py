@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 from django.db import transaction
 from django.utils import timezone
 
+from controlplane.core import changes
 from controlplane.core.roles import Actor
 from controlplane.fleet.models import PoolStatus
 from controlplane.fleet.services import PoolService
@@ -20,13 +21,19 @@ FORGOTTEN_AFTER: Final = timedelta(days=1)
 
 
 def report(runner: str, reports: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write one round of reports, pool -> report; what this runner has said of other pools is forgotten."""
+    """Write one round of reports, pool -> report; what this runner has said of other pools is forgotten.
+
+    Where a picker listens is configuration for gateways, so another port counts as a change.
+    """
     now = timezone.now()
     rows = [
         PoolStatus(pool=pool, reported_at=now, runner=runner, report=dict(said))
         for pool, said in reports.items()
     ]
     with transaction.atomic():
+        known = ports_of(reports)
+        if any(said.get("ports") != known.get(pool) for pool, said in reports.items()):
+            changes.bump()
         PoolStatus.objects.bulk_create(
             rows,
             update_conflicts=True,
@@ -35,6 +42,12 @@ def report(runner: str, reports: Mapping[str, Mapping[str, Any]]) -> None:
         )
         _forget(runner, reports)
         PoolStatus.objects.filter(reported_at__lt=now - FORGOTTEN_AFTER).delete()
+
+
+def ports_of(pools: Iterable[str]) -> dict[str, Mapping[str, int]]:
+    """Pool -> the ports of its picker, as they were last reported; of pools that have a picker."""
+    rows = PoolStatus.objects.filter(pool__in=list(pools)).values_list("pool", "report__ports")
+    return {pool: ports for pool, ports in rows if ports is not None}
 
 
 def _forget(runner: str, kept: Collection[str]) -> None:

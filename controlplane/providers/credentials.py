@@ -6,6 +6,8 @@ key, so that a short secret cannot be guessed from it.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -22,6 +24,8 @@ from controlplane.providers import encryption
 from controlplane.providers.models import ProviderCredential
 from dataplane.config.providers import ProviderCredentialSpec
 from dataplane.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 VERSIONS: Final = ("pointsman.dev/v1",)
 CREDENTIAL: Final = "ProviderCredential"
@@ -73,6 +77,21 @@ def fingerprint(secret: str) -> str:
     """Tells secrets apart without telling them."""
     found: str = salted_hmac("controlplane.providers.secret", secret, algorithm="sha256").hexdigest()
     return found[:FINGERPRINT_CHARACTERS]
+
+
+def secrets_of(names: Collection[str]) -> dict[str, str]:
+    """Name -> secret, for whoever hands them to the data plane; without those that no key there is reads."""
+    if not names:
+        return {}
+    cipher = encryption.cipher()
+    rows = ProviderCredential.objects.filter(name__in=names).exclude(secret="")
+    found: dict[str, str] = {}
+    for row in rows:
+        try:
+            found[row.name] = cipher.decrypt(row.secret.encode()).decode()
+        except InvalidToken:
+            log.error("no key there is reads the secret of %s; it is left out", row.name)
+    return found
 
 
 def rotate_key(actor: Actor) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from dataplane.xds.messages import STATIC_GATEWAY
+
 ENVOY_TYPES: Final = "type.googleapis.com/envoy."
 
 LISTENER: Final = f"{ENVOY_TYPES}config.listener.v3.Listener"
@@ -33,4 +35,5 @@ class Audience(NamedTuple):
 
 def kind_of(type_url: str) -> NodeKind:
     """What asks for this type first."""
-    return NodeKind.GATEWAY if type_url.startswith(ENVOY_TYPES) else NodeKind.PICKER
+    is_gateway = type_url.startswith(ENVOY_TYPES) or type_url == STATIC_GATEWAY
+    return NodeKind.GATEWAY if is_gateway else NodeKind.PICKER

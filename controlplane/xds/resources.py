@@ -13,9 +13,16 @@ import msgspec
 
 from controlplane.core import changes
 from controlplane.core.kinds import KINDS
+from controlplane.gateways.reading import GatewayReader
+from controlplane.xds.envoy.resources import (
+    GatewayShape,
+    gateway_resources,
+    no_resources,
+    static_configuration,
+)
 from controlplane.xds.nodes import Audience, NodeKind
 from dataplane.xds.codec import wrapped
-from dataplane.xds.messages import POOL_OBJECTS, Resource
+from dataplane.xds.messages import POOL_OBJECTS, STATIC_GATEWAY, Resource
 from epp.objects import schema
 
 Resources = Mapping[str, Mapping[str, Resource]]
@@ -58,7 +65,29 @@ def _encoded(pool: str, documents: list[Any]) -> Resource:
     return Resource(pool, wrapped(msgspec.json.encode({"documents": documents}, order="sorted")))
 
 
-BUILDERS: Final[Mapping[NodeKind, tuple[Builder, ...]]] = {NodeKind.PICKER: (PoolObjectsBuilder(),)}
+class GatewayBuilder:
+    """All that Envoys are told, and the same as one configuration."""
+
+    def __init__(self) -> None:
+        self._reader = GatewayReader()
+
+    def build(self, gateways: Collection[str]) -> Mapping[str, Resources]:
+        """Of a gateway that is not there: nothing of each type."""
+        found = self._reader.read(gateways)
+        return {name: _gateway(name, found.get(name)) for name in gateways}
+
+
+def _gateway(name: str, shape: GatewayShape | None) -> Resources:
+    if shape is None:
+        return no_resources() | {STATIC_GATEWAY: {}}
+    static = Resource(name, wrapped(msgspec.json.encode(static_configuration(shape))))
+    return gateway_resources(shape) | {STATIC_GATEWAY: {name: static}}
+
+
+BUILDERS: Final[Mapping[NodeKind, tuple[Builder, ...]]] = {
+    NodeKind.PICKER: (PoolObjectsBuilder(),),
+    NodeKind.GATEWAY: (GatewayBuilder(),),
+}
 """Of each kind of node; no two of a kind make the same type."""
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dataplane.config.certificates import TLS_CERTIFICATE, check_certificate
 from dataplane.config.mutations import BodyMutation, HeaderMutation
 from dataplane.config.values import Amount, Currency, ModelName, Moment, Name, Text, check_moment
 from dataplane.errors import ConfigError
@@ -29,7 +30,13 @@ SchemaName: TypeAlias = Literal[
     "Cohere",
 ]
 CredentialType: TypeAlias = Literal[
-    "APIKey", "AnthropicAPIKey", "AzureAPIKey", "AWSCredentials", "AzureCredentials", "GCPCredentials"
+    "APIKey",
+    "AnthropicAPIKey",
+    "AzureAPIKey",
+    "AWSCredentials",
+    "AzureCredentials",
+    "GCPCredentials",
+    "TLSCertificate",
 ]
 
 SCHEMAS: Final[dict[str, tuple[str, ...]]] = {
@@ -146,7 +153,8 @@ class ProviderCredentialSpec(_Section, frozen=True, kw_only=True):
 
     type: CredentialType
     secret: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SECRET_CHARACTERS)] | None = None
-    """Never shown. An API key; for AWS a credentials file, for Azure a client secret, for GCP a JSON key."""
+    """Never shown. An API key; for AWS a credentials file, for Azure a client secret, for GCP a JSON key,
+    for the TLS of a gateway a certificate and its key, PEM."""
     region: Text | None = None
     profile: Text | None = None
     client_id: Text | None = msgspec.field(default=None, name="clientID")
@@ -175,7 +183,9 @@ class ProviderCredentialSpec(_Section, frozen=True, kw_only=True):
 
 
 def _check_secret(kind: str, secret: str, profile: str) -> None:
-    if kind == "GCPCredentials":
+    if kind == TLS_CERTIFICATE:
+        check_certificate(secret, "secret")
+    elif kind == "GCPCredentials":
         if not _is_service_account(secret):
             raise ConfigError(
                 "must be a service account's key file: JSON of type service_account", path="secret"

@@ -24,6 +24,10 @@ POOL_OBJECTS: Final = "type.pointsman.dev/pointsman.v1.PoolObjects"
 """The objectives and model rewrites of a pool. The resource is named as the pool; a message with one field of
 bytes, number 1: JSON ``{"documents": [...]}``."""
 
+STATIC_GATEWAY: Final = "type.pointsman.dev/pointsman.v1.StaticGateway"
+"""Everything of a gateway as one Envoy configuration, for starts without a control plane. The resource is
+named as the gateway; a message with one field of bytes, number 1: JSON, with the private key."""
+
 ADS_METHOD: Final = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 
 MAX_PROBLEMS: Final = 50

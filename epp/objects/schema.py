@@ -205,6 +205,8 @@ class PoolSpec(_Section, frozen=True, kw_only=True):
     endpoint_picker_ref: PickerRef | None = None
     driver: Any = None
     """Of ``pointsman.dev/v1``: who runs the pool. The control plane judges it; a picker has no use for it."""
+    models: Any = None
+    """The same: what clients may ask the pool for."""
 
     def __post_init__(self) -> None:
         labels = len(self.selector.match_labels)

@@ -152,6 +152,20 @@ PRICE: dict[str, Any] = {
         "validFrom": "2026-01-01T00:00:00Z",
     },
 }
+GATEWAY: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "Gateway",
+    "metadata": {"name": "public"},
+    "spec": {
+        "listener": {"address": "127.0.0.1", "port": 8080},
+        "maxRequestBodyBytes": 16777216,
+        "streamIdleTimeout": "300s",
+        "observeResponses": True,
+        "accessLog": "/dev/stdout",
+        "poolSelector": {"matchLabels": {"exposed": "yes"}},
+        "externalPickers": {"tls": False, "healthPort": 9003},
+    },
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
     document["kind"]: document
     for document in (
@@ -166,6 +180,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         PROVIDER,
         ROUTE,
         PRICE,
+        GATEWAY,
     )
 }
 """One document of each kind; those that others name come first."""

@@ -21,6 +21,7 @@ from django.db import Error, connection, reset_queries
 from controlplane.core import changes
 from controlplane.core.errors import ServiceError
 from controlplane.fleet import status
+from controlplane.fleet.endpoints import EndpointReports, Seen
 from controlplane.fleet.local.counts import Counts
 from controlplane.fleet.local.following import Following, acknowledge, observe
 from controlplane.fleet.local.wanted import Wanted, WantedConfig, read_wanted
@@ -46,8 +47,10 @@ class Source(Protocol):
         """What should run."""
         ...
 
-    async def report(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
-        """What runs: pool -> report."""
+    async def report(
+        self, reports: Mapping[str, Mapping[str, Any]], endpoints: Mapping[str, Sequence[Seen]]
+    ) -> None:
+        """What runs: pool -> report; and the endpoints of pools whose pickers tell."""
         ...
 
     async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
@@ -65,6 +68,7 @@ class Database:
     def __init__(self) -> None:
         self._calls: queue.Queue[tuple[Future[Any], Callable[[], Any]]] = queue.Queue(MAX_WAITING_CALLS)
         self._following = Following()
+        self._endpoints = EndpointReports()
         self._runner = f"{socket.gethostname()}:{os.getpid()}"
         threading.Thread(target=self._work, name="fleet database", daemon=True).start()
 
@@ -76,9 +80,17 @@ class Database:
         """A few queries."""
         return await self._call(self._read)
 
-    async def report(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
-        """One transaction."""
-        await self._call(lambda: status.report(self._runner, reports))
+    async def report(
+        self, reports: Mapping[str, Mapping[str, Any]], endpoints: Mapping[str, Sequence[Seen]]
+    ) -> None:
+        """One transaction, and one for each pool whose endpoints fare otherwise than before."""
+        await self._call(lambda: self._report(reports, endpoints))
+
+    def _report(
+        self, reports: Mapping[str, Mapping[str, Any]], endpoints: Mapping[str, Sequence[Seen]]
+    ) -> None:
+        status.report(self._runner, reports)
+        self._endpoints.write(endpoints, reports)
 
     async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
         """One transaction."""

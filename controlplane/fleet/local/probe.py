@@ -8,11 +8,14 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from controlplane.fleet.endpoints import Seen, seen_in
 from controlplane.fleet.local.counts import Counts, read_counts
 from dataplane.processes.ports import LOOPBACK
 
 TIMEOUT_S: Final = 2.0
-MAX_ANSWER_BYTES: Final = 4 << 20
+MAX_ANSWER_BYTES: Final = 16 << 20
+MAX_ENDPOINTS: Final = 10_000
+"""Of one picker that are written down."""
 MAX_ENDPOINTS_SHOWN: Final = 100
 MAX_PROBLEMS: Final = 10
 """Of those that the picker tells of its endpoints."""
@@ -30,6 +33,8 @@ class Probe(msgspec.Struct, frozen=True):
     is_ready: bool = False
     endpoints: dict[str, Any] | None = None
     """total, fresh, truncated, items; None when the picker does not tell."""
+    seen: list[Seen] | None = None
+    """All of them; None when the picker does not tell."""
     problems: list[str] = []
     running: str = ""
     """Revision of the configuration that runs."""
@@ -46,7 +51,7 @@ async def probe(
 ) -> Probe:
     """Ask the picker at this port; an empty answer when it gives none."""
     base = f"http://{LOOPBACK}:{metrics_port}"
-    endpoints = f"{base}/debug/endpoints?limit={MAX_ENDPOINTS_SHOWN}"
+    endpoints = f"{base}/debug/endpoints?limit={MAX_ENDPOINTS}"
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     try:
         async with session.get(f"{base}/readyz", timeout=timeout) as answer:
@@ -65,6 +70,7 @@ async def probe(
         return Probe(
             is_ready,
             _endpoints(page),
+            [seen_in(row) for row in page["endpoints"][:MAX_ENDPOINTS]],
             problems,
             reload.get("revision", ""),
             reload.get("refusedRevision", ""),

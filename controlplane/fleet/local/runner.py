@@ -162,8 +162,11 @@ class FleetRunner:
                 pool.seen(each)
             looked = zip(pools, found, strict=True)
             reports = {pool.name: pool.report(each) for pool, each in looked if pool.wanted is not None}
+            told = {
+                pool.name: each.seen for pool, each in zip(pools, found, strict=True) if each.seen is not None
+            }
             with contextlib.suppress(SourceError):  # told by whoever follows the database
-                await self._source.report(reports)
+                await self._source.report(reports, told)
                 await self._acknowledge(pools, found)
             await asyncio.sleep(REPORT_S)
 

@@ -82,7 +82,9 @@ class Source:
     async def wanted(self) -> Wanted:
         return Wanted(self.pools)
 
-    async def report(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
+    async def report(
+        self, reports: Mapping[str, Mapping[str, Any]], endpoints: Mapping[str, Sequence[Any]]
+    ) -> None:
         if self.is_gone:
             raise SourceError("the database is gone")
         self.told = dict(reports)
