@@ -130,6 +130,7 @@ class Assembler:
         assembly.notifier.refresh()
         self._metrics.watch_prefix_indexes(prefix_indexes(assembly.graph))
         self._metrics.plugins.watch(assembly.graph.instances.values())
+        self._metrics.saturation.watch(assembly.graph.saturation_detector)
 
     def _same_discovery(self, graph: PluginGraph, current: Assembly) -> bool:
         if self._options.endpoints_file:

@@ -51,6 +51,7 @@ MAX_REQUEST_ID_BYTES: Final = 256
 """Longer ids are cut in logs and records; the header itself is forwarded as it came."""
 PREPARER_POINT: Final = "Preparer"
 PRODUCER_POINT: Final = "DataProducer"
+SATURATION_POINT: Final = "SaturationDetector"
 RESPONSE_HEADER_POINT: Final = "ResponseHeaderProcessor"
 
 
@@ -122,6 +123,8 @@ class Director:
         self.prefix_match = self._conditional.match
         """What the configuration's prefix producer knows of a request's prompt."""
         self._screeners = [(p.screen, recorder(timings, "Screener", p)) for p in graph.screeners]
+        self._detector = graph.saturation_detector
+        self._record_saturation = recorder(timings, SATURATION_POINT, self._detector)
         self._admitters = [(p.admit, recorder(timings, "Admitter", p)) for p in graph.admitters]
         self._response_headers = [
             (p, recorder(timings, RESPONSE_HEADER_POINT, p)) for p in graph.response_header_processors
@@ -195,6 +198,8 @@ class Director:
             trace.located(self.table, candidates, self._clock())
         if not len(candidates):
             raise ServiceUnavailableError("failed to find endpoint candidates for serving the request")
+        if request.priority < 0:
+            self._refuse_when_full(request, candidates)
         try:
             candidates = self._prepare_data(request, candidates)
         except ServiceUnavailableError as error:
@@ -227,6 +232,18 @@ class Director:
         if guard is not None:
             admitted.trials = guard.sent(result)
         return admitted
+
+    def _refuse_when_full(self, request: InferenceRequest, candidates: Candidates) -> None:
+        """Negative priority means: while there is room. ``ResourceExhaustedError`` when there is none."""
+        request.stage = "saturation"
+        start = perf_counter()
+        saturation = self._detector.saturation_of(candidates)
+        self._record_saturation(perf_counter() - start)
+        denial = f"the pool is {saturation:.0%} full" if saturation >= 1.0 else None
+        if request.trace is not None:
+            request.trace.admitted(self._detector, candidates, denial)
+        if denial is not None:
+            raise ResourceExhaustedError("system saturated, sheddable request dropped")
 
     def _prepare_data(self, request: InferenceRequest, candidates: Candidates) -> Candidates:
         """Screen the candidates and let data be produced for those that are left."""

@@ -93,6 +93,7 @@ def effective(graph: PluginGraph) -> dict[str, Any]:
         "requestHeaderProcessors": _names(graph.request_header_processors),
         "screeners": _names(graph.screeners),
         "dataProducers": _names(graph.producers),
+        "saturationDetector": _name(graph.saturation_detector),
         "admitters": _names(graph.admitters),
         "profileHandler": _name(graph.profile_handler),
         "schedulingProfiles": [

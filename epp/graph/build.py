@@ -29,6 +29,7 @@ from epp.graph.parser_table import ParserTable
 from epp.graph.producers import create_missing, in_order
 from epp.graph.profiles import DEFAULT_PROFILE, build_profiles, find_handler
 from epp.graph.registry import REGISTRY
+from epp.graph.saturation import find_detector
 from epp.graph.unused import warn_of_unused
 from epp.interfaces.data_layer import EndpointExtractor
 from epp.interfaces.handle import Handle
@@ -87,17 +88,17 @@ def build_graph(
     handler = find_handler(names, instances)
     sources = wire_sources(config.data_layer, instances)
     discovery = find_discovery(config.data_layer, instances)
-    _refuse_detector(config, instances)
     bound = [extractor for _, extractors in sources for extractor in extractors]
     create_missing(instances, bound)
     check_types(instances, bound)
     producers = in_order(instances)
     check_layers(instances)
     check_attributes(sources, instances)
-    if handler is None or instances.problems:
+    read = without_unread(sources, config.data_layer, instances)
+    detector = find_detector(config.flow_control, [e for _, fed in read for e in fed], instances)
+    if handler is None or detector is None or instances.problems:
         raise ConfigErrors(instances.problems)
-    warn_of_unused(instances, profiles, parsers, sources, discovery)
-    sources = without_unread(sources, config.data_layer, instances)
+    warn_of_unused(instances, profiles, parsers, sources, discovery, detector)
     return PluginGraph(
         config=config,
         instances=MappingProxyType(instances.by_name),
@@ -105,6 +106,7 @@ def build_graph(
         request_header_processors=tuple(instances.of(RequestHeaderProcessor)),
         screeners=tuple(instances.of(Screener)),
         producers=tuple(producers),
+        saturation_detector=detector,
         admitters=tuple(instances.of(Admitter)),
         profiles=MappingProxyType(profiles),
         profile_handler=handler,
@@ -114,9 +116,9 @@ def build_graph(
         response_reporters=tuple(instances.of(ResponseReporter)),
         response_observers=tuple(instances.of(ResponseObserver)),
         endpoint_observers=tuple(instances.of(EndpointObserver)),
-        sources=tuple(sources),
+        sources=tuple(read),
         endpoint_extractors=tuple(instances.of(EndpointExtractor)),
-        endpoint_attributes=tuple(endpoint_attributes(sources, instances)),
+        endpoint_attributes=tuple(endpoint_attributes(read, instances)),
         discovery=discovery,
         warnings=tuple(instances.warnings),
     )
@@ -138,13 +140,3 @@ def _parsers(config: EndpointPickerConfig, instances: Instances) -> list[Parser]
         elif plugin is not None:
             instances.problem(f"the plugin '{name}' is not a parser plugin", path)
     return parsers
-
-
-def _refuse_detector(config: EndpointPickerConfig, instances: Instances) -> None:
-    """A saturation detector that is referred to must be one, and this build has none."""
-    flow = config.flow_control
-    if flow is not None and flow.saturation_detector is not None:
-        name = flow.saturation_detector.plugin_ref
-        if name in instances.by_name:
-            path = "flowControl.saturationDetector.pluginRef"
-            instances.problem(f"the plugin '{name}' is not a saturation detector", path)

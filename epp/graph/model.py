@@ -27,6 +27,7 @@ from epp.interfaces.request_control import (
     ResponseReporter,
     Screener,
 )
+from epp.interfaces.saturation import SaturationDetector
 from epp.interfaces.scheduling import ProfileHandler
 from epp.scheduling.profile import Profile
 
@@ -43,6 +44,8 @@ class PluginGraph:
     screeners: tuple[Screener, ...]
     producers: tuple[DataProducer, ...]
     """Each after the producers of what it consumes."""
+    saturation_detector: SaturationDetector
+    """Says when requests of negative priority are refused."""
     admitters: tuple[Admitter, ...]
     profiles: Mapping[str, Profile]
     profile_handler: ProfileHandler

@@ -29,9 +29,10 @@ def warn_of_unused(
     parsers: Sequence[Any],
     sources: Sources,
     discovery: Any,
+    detector: Any,
 ) -> None:
     """Add a warning for every plugin without effect, in configured order."""
-    used = [*parsers, discovery]
+    used = [*parsers, discovery, detector]
     for profile in profiles.values():
         used += [filter_ for _, filter_ in profile.filters]
         used += [scorer for _, scorer, _ in profile.scorers]

@@ -46,7 +46,8 @@ MAX_ENDPOINTS: Final = 20_000
 
 _MEASURED: Final = (
     "waiting", "running", "kv_usage", "inflight", "inflight_tokens", "unseen", "unseen_next",
-    "fresh", "trust", "gone", "ejected", "warm_since", "updated_at", "block_size", "num_blocks",
+    "fresh", "trust", "gone", "ejected", "warm_since", "updated_at", "round_s", "block_size",
+    "num_blocks",
 )  # fmt: skip
 """Columns that speak of the endpoint in a slot and are cleared when it leaves."""
 
@@ -136,6 +137,8 @@ class EndpointTable:
         self.warm_since: Floats = np.zeros(capacity)
         """When the endpoint came or came back, on the monotonic clock; 0 = it is warm."""
         self.updated_at: Floats = np.zeros(capacity)
+        self.round_s: Floats = np.zeros(capacity)
+        """Seconds between the last two measurements of a row that was fresh all the while; 0 = unknown."""
         self.block_size = np.zeros(capacity, dtype=np.int64)
         """Engine KV block size in tokens; 0 = unknown."""
         self.num_blocks = np.zeros(capacity, dtype=np.int64)
@@ -261,7 +264,10 @@ class EndpointTable:
         """The scrape begun last has been written to the measured columns."""
         self.applied[slot] = self.epoch[slot]
         self.unseen[slot] = self.unseen_next[slot]
-        if not self.fresh[slot]:
+        if self.fresh[slot]:
+            self.round_s[slot] = now - self.updated_at[slot]
+        else:
+            self.round_s[slot] = 0.0
             self.fresh[slot] = True
             self.stale -= 1
         self.updated_at[slot] = now

@@ -36,6 +36,7 @@ from epp.metrics.catalog import (
 from epp.metrics.legacy import declare_twins
 from epp.metrics.plugins import PluginNumbers
 from epp.metrics.request import RequestMetrics
+from epp.metrics.saturation import SaturationGauges
 from epp.metrics.snapshot import Snapshot, take
 
 BYTES_PER_TOKEN: Final = 4
@@ -109,6 +110,7 @@ class EppMetrics:
         self._process = ProcessFamilies(self.numbers, streams=stream_metrics)
         pool.declare(self.numbers, table, pool_name)
         self.plugins = PluginNumbers(self.numbers)
+        self.saturation = SaturationGauges(self.numbers, table, pool_name)
         self.plugin_timings = PluginTimings(self._process.plugins)
         self._unfolded = 0
         self._models = LabelCap()

@@ -18,9 +18,6 @@ _LATENCY: Final = (
     "prefix-cache-scorer)"
 )
 _FLOW: Final = "this build has no flow control; remove it to run without queueing"
-_DETECTOR: Final = (
-    "this build has no saturation detectors; remove it, or keep loaded endpoints out with utilization-filter"
-)
 
 ABSENT: Final[Mapping[str, str]] = {
     "precise-prefix-cache-producer": _PRECISE,
@@ -40,7 +37,5 @@ ABSENT: Final[Mapping[str, str]] = {
     "soft-reflective-ceiling-policy": _FLOW,
     "sheddable-eviction-filter": _FLOW,
     "priority-then-time-eviction-order-policy": _FLOW,
-    "utilization-detector": _DETECTOR,
-    "concurrency-detector": _DETECTOR,
     "k8s-notification-source": "this build does not watch Kubernetes; remove it",
 }

@@ -34,6 +34,9 @@ BUILTIN: Final[Mapping[str, str]] = {
     # admitters
     "latency-slo-admitter": "epp.plugins.admitters.latency_slo:LatencySloAdmitter",
     "probabilistic-admitter": "epp.plugins.admitters.probabilistic:ProbabilisticAdmitter",
+    # saturation detectors
+    "utilization-detector": "epp.plugins.detectors.utilization:UtilizationDetector",
+    "concurrency-detector": "epp.plugins.detectors.concurrency:ConcurrencyDetector",
     # filters
     "session-affinity-filter": "epp.plugins.filters.session_affinity:SessionAffinityFilter",
     "multicluster-session-affinity-filter": (

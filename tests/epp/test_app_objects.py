@@ -62,8 +62,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 async def test_a_changed_document_decides_without_a_restart(site: Site) -> None:
     assert site.priority() == 10
-    site.objects.write_text(objective("gold", -3))
-    await until(lambda: site.priority() == -3)
+    site.objects.write_text(objective("gold", 3))
+    await until(lambda: site.priority() == 3)
 
 
 async def test_a_changed_rewrite_names_another_model_without_a_restart(site: Site) -> None:

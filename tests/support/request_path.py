@@ -36,6 +36,7 @@ class Rig:
     ) -> None:
         self.table = make_table(2) if table is None else table
         self.clock = ManualClock()
+        self.table.updated_at[:] = self.clock()
         self.graph = graph_of(plugins, self.table, self.clock)
         self.metrics = EppMetrics(self.table, "pool")
         self.objects = ObjectHolder()

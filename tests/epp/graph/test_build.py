@@ -52,6 +52,7 @@ def test_the_built_in_default_is_complete():
         "single-profile-handler",
         "approx-prefix-cache-producer",
         "token-producer",
+        "utilization-detector",
     ]
     profile = graph.profiles["default"]
     assert [(name, weight) for name, _, weight in profile.scorers] == [

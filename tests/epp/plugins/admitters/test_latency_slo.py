@@ -88,8 +88,11 @@ def test_silence_is_no_idleness():
     assert denial(table, False, False) is not None
 
 
+ROOM = "- {type: utilization-detector, parameters: {queueDepthThreshold: 1000, kvCacheUtilThreshold: 1}}\n"
+
+
 def test_a_denial_is_429():
-    rig = Rig("- type: latency-slo-admitter\n- type: pessimist\n", busy_table())
+    rig = Rig("- type: latency-slo-admitter\n- type: pessimist\n" + ROOM, busy_table())
     rig.objects.current = PoolObjects([InferenceObjective("batch", -1)])
     batch = ("x-llm-d-inference-objective", "batch")
     with pytest.raises(ResourceExhaustedError, match="request cannot be admitted: no endpoint is predicted"):
