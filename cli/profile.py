@@ -52,8 +52,13 @@ def read_file(path: Path) -> Profile | None:
 
 def write(path: Path, profile: Profile) -> None:
     """Replace the file in one step."""
+    write_for_owner(path, json.dumps(profile._asdict()))
+
+
+def write_for_owner(path: Path, text: str) -> None:
+    """Replace a file that its owner alone may read."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "w") as file:
-        json.dump(profile._asdict(), file)
+        file.write(text)
     draft.replace(path)

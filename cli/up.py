@@ -1,8 +1,7 @@
-"""`pointsman up`: a whole gateway on this machine, driven by one YAML file.
+"""`pointsman up`: the whole product on this machine, driven by its control plane, or a gateway from one file.
 
-Envoy, an Endpoint Picker per pool and simulated model servers run as child processes. The first Ctrl-C or
-SIGTERM stops them in order, a second one kills them; the kernel kills them if this process is killed
-itself.
+Everything runs as child processes. The first Ctrl-C or SIGTERM stops them in order, a second one kills
+them; the kernel kills them if this process is killed itself.
 """
 
 import argparse
@@ -12,18 +11,24 @@ import random
 import resource
 import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TextIO
+from typing import Any, Protocol, TextIO
 
 import msgspec
 
 from cli.arguments import Subparsers
 from cli.local.config import LocalConfig, load, with_free_ports
 from cli.local.gateway import Gateway
-from cli.local.plan import Plan, make_plan
+from cli.local.plan import make_plan
 from cli.local.screen import GatewayView, addresses
 from cli.local.smoke.runner import run_checks
 from cli.local.tries import tries
+from cli.machine.introduction import introduction, machine_tries
+from cli.machine.layout import DEFAULT_WEB_PORT, make_layout
+from cli.machine.machine import Machine
+from cli.machine.smoke.runner import begin_anew, check_machine
+from cli.machine.view import MachineView
 from cli.terminal import LiveScreen, PlainScreen, Screen
 from dataplane.errors import ConfigError
 from dataplane.processes.child import StartError
@@ -31,6 +36,7 @@ from dataplane.processes.folder import locked
 from dataplane.processes.ports import Ports
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+EXAMPLES = CHECKOUT / "deploy/examples"
 FAILED = 1
 REFUSED = 2
 
@@ -39,23 +45,28 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add the `up` subcommand."""
     parser = subparsers.add_parser(
         "up",
-        help="run a whole gateway with a simulated fleet on this machine",
-        description="Run Envoy, an Endpoint Picker per pool and simulated model servers until Ctrl-C.",
+        help="run everything with a simulated fleet on this machine",
+        description="Run the control plane and all that it configures on this machine until Ctrl-C.",
     )
     parser.add_argument(
         "--config",
         type=Path,
-        default=CHECKOUT / "deploy/local.yaml",
         metavar="FILE",
-        help="(default: %(default)s)",
+        help="run a gateway from this file alone, without a control plane (such as deploy/local.yaml)",
     )
     parser.add_argument(
         "--state-dir",
         type=Path,
         metavar="DIR",
-        help="logs and generated files (default: .state in the checkout)",
+        help="database, logs and generated files (default: .state in the checkout)",
     )
-    parser.add_argument("--port", type=port, metavar="N", help="public port, instead of the file's")
+    parser.add_argument("--port", type=port, metavar="N", help="public port of the gateway; 0 = a free one")
+    parser.add_argument(
+        "--web-port",
+        type=port,
+        metavar="N",
+        help=f"port of console and API; 0 = a free one (default: {DEFAULT_WEB_PORT})",
+    )
     parser.add_argument(
         "--smoke",
         action="store_true",
@@ -73,21 +84,21 @@ def port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until stopped; 0 when it ran, 1 when a start or a check failed, 2 for a bad file."""
+    """Run until stopped; 0 when it ran, 1 when a start or a check failed, 2 for what is asked wrongly."""
     screen: Screen = (
         LiveScreen() if sys.stdout.isatty() and not arguments.smoke else PlainScreen(output(arguments))
     )
     state = arguments.state_dir or CHECKOUT / (".state/smoke" if arguments.smoke else ".state")
     raise_file_limit()
+    start = start_machine if arguments.config is None else start_gateway
     try:
-        config = load(arguments.config)
         with locked(state.resolve()):
-            plan = make_plan(adjusted(config, arguments), state.resolve(), Ports(random.SystemRandom()))
-            code = asyncio.run(serve(plan, screen, smoke=arguments.smoke))
+            code = start(arguments, state.resolve(), screen)
         screen.say("everything is stopped")
         return code
     except ConfigError as error:
-        sys.stderr.write(f"pointsman up: error: {arguments.config}: {error}\n")
+        place = f"{arguments.config}: " if arguments.config else ""
+        sys.stderr.write(f"pointsman up: error: {place}{error}\n")
         return REFUSED
     except StartError as error:
         sys.stderr.write(f"pointsman up: error: {error}\n")
@@ -105,6 +116,60 @@ def output(arguments: argparse.Namespace) -> TextIO:
     return sys.stderr if arguments.smoke else sys.stdout
 
 
+def start_gateway(arguments: argparse.Namespace, state: Path, screen: Screen) -> int:
+    """A gateway from one file."""
+    if arguments.web_port is not None:
+        raise ConfigError("there is no control plane with --config", path="--web-port")
+    plan = make_plan(adjusted(load(arguments.config), arguments), state, Ports(random.SystemRandom()))
+
+    async def watch(gateway: Gateway) -> int:
+        await gateway.start()
+        screen.busy("")
+        screen.introduce(addresses(plan), tries(plan))
+        await screen.watch(GatewayView(gateway))
+        return 0
+
+    async def check(gateway: Gateway) -> int:
+        await gateway.start()
+        return summarised(await run_checks(gateway, screen.say))
+
+    async def main() -> int:
+        gateway = Gateway(plan, screen.say, screen.busy)
+        work = check(gateway) if arguments.smoke else watch(gateway)
+        return await serve(gateway, work, screen, smoke=arguments.smoke)
+
+    return asyncio.run(main())
+
+
+def start_machine(arguments: argparse.Namespace, state: Path, screen: Screen) -> int:
+    """Control plane and data plane."""
+    default = 0 if arguments.smoke else DEFAULT_WEB_PORT
+    web_port = default if arguments.web_port is None else arguments.web_port
+    if arguments.smoke:
+        begin_anew(state)
+    choose = Ports(random.SystemRandom())
+    layout = make_layout(state, web_port, choose, is_alone=arguments.smoke)
+    gateway_port = 0 if arguments.smoke and arguments.port is None else arguments.port
+
+    async def watch(machine: Machine) -> int:
+        await machine.start()
+        screen.busy("")
+        screen.introduce(introduction(machine), await machine_tries(machine))
+        await screen.watch(MachineView(machine))
+        return 0
+
+    async def check(machine: Machine) -> int:
+        await machine.start()
+        return summarised(await check_machine(machine, screen.say))
+
+    async def main() -> int:
+        machine = Machine(layout, EXAMPLES, screen.say, screen.busy, choose=choose, port=gateway_port)
+        work = check(machine) if arguments.smoke else watch(machine)
+        return await serve(machine, work, screen, smoke=arguments.smoke)
+
+    return asyncio.run(main())
+
+
 def adjusted(config: LocalConfig, arguments: argparse.Namespace) -> LocalConfig:
     """Apply the flags to the file's content."""
     if arguments.smoke:
@@ -116,11 +181,29 @@ def adjusted(config: LocalConfig, arguments: argparse.Namespace) -> LocalConfig:
     return config
 
 
-async def serve(plan: Plan, screen: Screen, *, smoke: bool) -> int:
-    """Start, then watch until a signal, or run the smoke checks; everything is stopped when this returns."""
-    async with Gateway(plan, screen.say, screen.busy) as gateway:
-        work = asyncio.create_task(check(gateway, screen) if smoke else watch(gateway, screen))
-        stop_on_signals(work, gateway, screen)
+def summarised(summary: dict[str, Any]) -> int:
+    """Print the summary of a smoke run and return the exit code."""
+    print(json.dumps(summary, indent=2))
+    return 0 if summary["result"] == "passed" else FAILED
+
+
+class Runtime(Protocol):
+    """What runs until it is left."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def kill(self) -> None:
+        """End every process at once."""
+        ...
+
+
+async def serve(runtime: Runtime, doing: Coroutine[Any, Any, int], screen: Screen, *, smoke: bool) -> int:
+    """Do the work until it ends or a signal comes; everything is stopped when this returns."""
+    async with runtime:
+        work = asyncio.create_task(doing)
+        stop_on_signals(work, runtime, screen)
         try:
             return await work
         except asyncio.CancelledError:
@@ -129,31 +212,14 @@ async def serve(plan: Plan, screen: Screen, *, smoke: bool) -> int:
             screen.busy("")
 
 
-async def watch(gateway: Gateway, screen: Screen) -> int:
-    """Start and show the state of things until cancelled."""
-    await gateway.start()
-    screen.busy("")
-    screen.introduce(addresses(gateway.plan), tries(gateway.plan))
-    await screen.watch(GatewayView(gateway))
-    return 0
-
-
-async def check(gateway: Gateway, screen: Screen) -> int:
-    """Start, run the smoke checks, print the summary."""
-    await gateway.start()
-    summary = await run_checks(gateway, screen.say)
-    print(json.dumps(summary, indent=2))
-    return 0 if summary["result"] == "passed" else FAILED
-
-
-def stop_on_signals(work: asyncio.Task[int], gateway: Gateway, screen: Screen) -> None:
+def stop_on_signals(work: asyncio.Task[int], runtime: Runtime, screen: Screen) -> None:
     """Let the first signal end `work`, and a later one everything at once."""
     loop = asyncio.get_running_loop()
 
     def on_signal(name: str) -> None:
         if work.done() or work.cancelling():
             screen.say(f"{name} again: killing everything")
-            gateway.kill()
+            runtime.kill()
         else:
             screen.say(f"{name}: stopping")
             work.cancel()

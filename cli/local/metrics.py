@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from cli.local.plan import PoolPlan
 from dataplane.processes.ports import LOOPBACK
 
 SCRAPE_CAP_BYTES = 8 * 1024 * 1024
@@ -16,7 +16,21 @@ DECISION_SECONDS = "llm_d_epp_scheduler_e2e_duration_seconds"
 HIT_RATIO = "llm_d_epp_prefix_indexer_hit_ratio"
 
 
-async def scrape(session: aiohttp.ClientSession, pool: PoolPlan) -> list[Sample]:
+class Scraped(Protocol):
+    """A pool whose picker is asked."""
+
+    @property
+    def name(self) -> str:
+        """As the picker's metrics have it."""
+        ...
+
+    @property
+    def metrics_port(self) -> int:
+        """Where they are, on loopback."""
+        ...
+
+
+async def scrape(session: aiohttp.ClientSession, pool: Scraped) -> list[Sample]:
     """Return all samples of a picker; none when it does not answer."""
     try:
         async with session.get(f"http://{LOOPBACK}:{pool.metrics_port}/metrics") as answer:
@@ -54,7 +68,7 @@ class PoolStatus:
     decision_p50_s: float | None
 
 
-def pool_status(pool: PoolPlan, samples: Sequence[Sample]) -> PoolStatus:
+def pool_status(pool: Scraped, samples: Sequence[Sample]) -> PoolStatus:
     """Condense a picker's samples."""
 
     def total(name: str) -> int:

@@ -71,6 +71,16 @@ class Supervisor:
             await asyncio.gather(*(self.children[name].stop() for name in names if name in self.children))
         await asyncio.gather(*(child.stop() for child in self.children.values()))
 
+    async def hold(self, *names: str) -> None:
+        """Kill processes, and start them again only when they are released."""
+        for name in names:
+            self.children[name].kill()
+        await asyncio.gather(*(self.children[name].stop() for name in names))
+
+    async def release(self, *names: str) -> None:
+        """Start processes that were held."""
+        await asyncio.gather(*(self.children[name].start() for name in names))
+
     def kill(self) -> None:
         """End every process at once."""
         for child in self.children.values():

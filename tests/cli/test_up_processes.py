@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from cli.local.smoke.runner import CHECKS
+from tests.architecture.tree import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -26,6 +27,7 @@ pools:
     simulator: {replicas: 2, profile: instant}
 """
 
+LOCAL = str(ROOT / "deploy/local.yaml")
 UP = [sys.executable, "-m", "cli.main", "up"]
 
 
@@ -92,8 +94,8 @@ def await_end(pids: dict[int, str]) -> None:
         time.sleep(0.02)
 
 
-def test_smoke_run_passes_and_prints_one_json_summary(tmp_path: Path):
-    command = [*UP, "--smoke", "--state-dir", str(tmp_path / "state")]
+def test_smoke_run_of_a_file_passes_and_prints_one_json_summary(tmp_path: Path):
+    command = [*UP, "--config", LOCAL, "--smoke", "--state-dir", str(tmp_path / "state")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)

@@ -4,14 +4,13 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
 from cli.local.gateway import Gateway
-from cli.local.plan import PoolPlan
 
 POLL_S = 0.05
 
@@ -42,18 +41,95 @@ class Answer:
         return dict(error)
 
 
+class Pool(Protocol):
+    """As much of a pool as checks need."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Served by the model servers."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Models clients may ask for: those above, then those that a rewrite turns into one of them."""
+        ...
+
+    @property
+    def objects(self) -> Sequence[Mapping[str, Any]]:
+        """Documents of objectives and rewrites."""
+        ...
+
+    @property
+    def fail_open(self) -> bool: ...
+
+    @property
+    def replicas(self) -> int: ...
+
+    @property
+    def metrics_port(self) -> int:
+        """The picker's."""
+        ...
+
+    @property
+    def simulator_admin_port(self) -> int: ...
+
+
+class Target(Protocol):
+    """A running gateway."""
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        ...
+
+    @property
+    def admin_port(self) -> int:
+        """Envoy's."""
+        ...
+
+    @property
+    def max_body_bytes(self) -> int: ...
+
+    @property
+    def pools(self) -> Sequence[Pool]: ...
+
+    async def picker_pid(self, pool: str) -> int | None:
+        """Process id of a pool's picker while it runs."""
+        ...
+
+
+class GatewayTarget:
+    """A gateway from one file."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.url = gateway.plan.url
+        self.admin_port = gateway.plan.admin_port
+        self.max_body_bytes = gateway.plan.max_body_bytes
+        self.pools: Sequence[Pool] = gateway.plan.pools
+        self._children = gateway.children
+
+    async def picker_pid(self, pool: str) -> int | None:
+        """Process id of a pool's picker while it runs."""
+        return self._children[f"epp-{pool}"].pid
+
+
 class Context:
     """Shared by all checks of a run."""
 
-    def __init__(self, gateway: Gateway, session: aiohttp.ClientSession) -> None:
-        self.gateway = gateway
+    def __init__(self, target: Target, session: aiohttp.ClientSession) -> None:
+        self.target = target
         self.session = session
-        self.url = gateway.plan.url
+        self.url = target.url
+        self.protocol: Mapping[str, int] = {}
+        """Counters of Envoy's ext_proc filter when the checks began."""
 
     @property
-    def pools(self) -> tuple[PoolPlan, ...]:
-        """The pools of the plan."""
-        return self.gateway.plan.pools
+    def pools(self) -> Sequence[Pool]:
+        """The pools of the gateway."""
+        return self.target.pools
 
     async def post(self, path: str, body: bytes | Mapping[str, Any], **headers: str) -> Answer:
         """POST and read the whole answer; header names are given with underscores."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from cli.local.metrics import pool_status, scrape
-from cli.local.plan import PoolPlan
-from cli.local.smoke.context import Context, chat, distinct_text, expect, same, until
+from cli.local.smoke.context import Context, Pool, chat, distinct_text, expect, same, until
 from cli.local.smoke.requests import CHAT
 from controlplane.xds.envoy.clusters import pool_cluster_name
 from dataplane.processes.ports import LOOPBACK
@@ -39,7 +38,7 @@ class Outcome:
 
 
 @contextlib.asynccontextmanager
-async def load(context: Context, pool: PoolPlan) -> AsyncIterator[list[Outcome]]:
+async def load(context: Context, pool: Pool) -> AsyncIterator[list[Outcome]]:
     """Keep `WORKERS` requests running; their outcomes are appended to the list."""
     outcomes: list[Outcome] = []
 
@@ -69,8 +68,7 @@ async def killed_picker(context: Context) -> str:
     pool = next((pool for pool in context.pools if pool.fail_open), None)
     if pool is None:
         return "no pool fails open"
-    child = context.gateway.children[f"epp-{pool.name}"]
-    pid = child.pid
+    pid = await context.target.picker_pid(pool.name)
     expect(pid is not None, "the picker does not run")
     async with load(context, pool) as outcomes:
         killed = time.monotonic()
@@ -79,7 +77,8 @@ async def killed_picker(context: Context) -> str:
 
         async def picks_again() -> bool:
             status = pool_status(pool, await scrape(context.session, pool))
-            return child.pid not in {None, pid} and status.endpoints >= pool.replicas and status.requests > 0
+            is_another = await context.target.picker_pid(pool.name) not in {None, pid}
+            return is_another and status.endpoints >= pool.replicas and status.requests > 0
 
         back = WATCH_S + await until(picks_again, "the picker is back and picks", BACK_WITHIN_S)
     during = [outcome for outcome in outcomes if outcome.started >= killed]
@@ -128,7 +127,7 @@ async def killed_endpoints(context: Context) -> str:
     )
 
 
-async def used_again(context: Context, pool: PoolPlan) -> float:
+async def used_again(context: Context, pool: Pool) -> float:
     """Wait until every endpoint has answered under load, and return how long that took."""
     async with load(context, pool) as outcomes:
         seen = len(outcomes)
@@ -139,10 +138,10 @@ async def used_again(context: Context, pool: PoolPlan) -> float:
         return WARM_UP_S + await until(everybody, "every endpoint answers again", BACK_WITHIN_S)
 
 
-async def retries(context: Context, pool: PoolPlan) -> int:
+async def retries(context: Context, pool: Pool) -> int:
     """How many attempts beyond the first Envoy has made in a pool."""
     name = f"cluster.{pool_cluster_name(pool.name)}.upstream_rq_retry"
-    url = f"http://{LOOPBACK}:{context.gateway.plan.admin_port}/stats?format=json&filter={name}$"
+    url = f"http://{LOOPBACK}:{context.target.admin_port}/stats?format=json&filter={name}$"
     return sum(int(stat["value"]) for stat in (await context.get(url)).json()["stats"])
 
 

@@ -57,7 +57,7 @@ async def unknown_path(context: Context) -> str:
 
 async def oversize_body(context: Context) -> str:
     """A body over the cap is refused with 413, and the next request is served."""
-    body = sized_body(context.pools[0].models[0], context.gateway.plan.max_body_bytes + MIB)
+    body = sized_body(context.pools[0].models[0], context.target.max_body_bytes + MIB)
     detail = refused(await context.post(CHAT, body), 413, "request_too_large")
     after = await context.post(CHAT, chat(context.pools[0].models[0], "still there?", max_tokens=1))
     same("status of the next request", after.status, 200)
@@ -156,10 +156,8 @@ async def client_abort(context: Context) -> str:
 
 async def protocol_clean(context: Context) -> str:
     """Envoy has not seen a message out of order, nor a stream the picker ended early."""
-    url = f"http://{LOOPBACK}:{context.gateway.plan.admin_port}/stats?format=json&filter=ext_proc"
-    stats = {
-        stat["name"].rpartition(".")[2]: stat["value"] for stat in (await context.get(url)).json()["stats"]
-    }
+    found = await protocol_counters(context)
+    stats = {name: value - context.protocol.get(name, 0) for name, value in found.items()}
     for name in (
         "spurious_msgs_received",
         "server_half_closed",
@@ -168,6 +166,13 @@ async def protocol_clean(context: Context) -> str:
     ):
         same(name, stats[name], 0)
     return f"{stats['streams_started']} streams, {stats['stream_msgs_received']} messages from the pickers"
+
+
+async def protocol_counters(context: Context) -> dict[str, int]:
+    """Counters of Envoy's ext_proc filter."""
+    url = f"http://{LOOPBACK}:{context.target.admin_port}/stats?format=json&filter=ext_proc"
+    counters = (await context.get(url)).json()["stats"]
+    return {counter["name"].rpartition(".")[2]: counter["value"] for counter in counters}
 
 
 async def decision_explained(context: Context) -> str:

@@ -3,18 +3,20 @@
 import asyncio
 import platform
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 
 from cli.local.gateway import Gateway
 from cli.local.smoke import failures, objects, requests, routing, sdk
-from cli.local.smoke.context import CheckError, Context
+from cli.local.smoke.context import CheckError, Context, GatewayTarget
 from dataplane.processes.child import Say
 
 CHECK_TIMEOUT_S = 60.0
+
+C = TypeVar("C")
 
 Check = Callable[[Context], Awaitable[str]]
 """Returns what it saw; raises `CheckError` otherwise."""
@@ -48,11 +50,27 @@ CHECKS: tuple[Check, ...] = (
 async def run_checks(gateway: Gateway, say: Say) -> dict[str, Any]:
     """Run all checks and return the summary: overall result, what ran, and a row per check."""
     started = time.monotonic()
-    timeout = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
-        context = Context(gateway, session)
+    async with client() as session:
+        context = Context(GatewayTarget(gateway), session)
         rows = [await run_check(check, context, say) for check in CHECKS]
+    return summary(
+        rows,
+        started,
+        {pool.name: pool.replicas for pool in gateway.plan.pools},
+        {name: child.restarts for name, child in gateway.children.items()},
+    )
+
+
+def client() -> aiohttp.ClientSession:
+    """Any number of connections, and an end to every request."""
+    timeout = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S)
+    return aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
+
+
+def summary(
+    rows: list[dict[str, Any]], started: float, pools: Mapping[str, int], restarts: Mapping[str, int]
+) -> dict[str, Any]:
+    """What a run comes to; ``pools`` with their replicas, ``restarts`` of processes."""
     failed = [row["name"] for row in rows if row["result"] != "passed"]
     return {
         "result": "failed" if failed else "passed",
@@ -60,13 +78,13 @@ async def run_checks(gateway: Gateway, say: Say) -> dict[str, Any]:
         "duration_s": round(time.monotonic() - started, 3),
         "pointsman": version("pointsman"),
         "python": platform.python_version(),
-        "pools": {pool.name: pool.replicas for pool in gateway.plan.pools},
-        "restarts": {name: child.restarts for name, child in gateway.children.items()},
+        "pools": dict(pools),
+        "restarts": dict(restarts),
         "checks": rows,
     }
 
 
-async def run_check(check: Check, context: Context, say: Say) -> dict[str, Any]:
+async def run_check(check: Callable[[C], Awaitable[str]], context: C, say: Say) -> dict[str, Any]:
     """Run one check; whatever it raises is its result."""
     name = getattr(check, "__name__", "check")
     started = time.monotonic()

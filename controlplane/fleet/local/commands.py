@@ -67,5 +67,6 @@ def simulator(pool: str, spec: Simulated, endpoints: Path) -> list[str]:
         *("--port", "0"),
         *("--name-prefix", pool),
         *("--endpoints-file", str(endpoints)),
+        *("--admin-port", "0"),
         *(("--profile", spec.profile) if spec.profile else ()),
     ]

@@ -33,7 +33,8 @@ async def hangs(_: Context) -> str:
 
 def gateway() -> SimpleNamespace:
     """As much of a gateway as the summary needs."""
-    plan = SimpleNamespace(url="http://127.0.0.1:1", pools=[SimpleNamespace(name="small", replicas=4)])
+    pools = [SimpleNamespace(name="small", replicas=4)]
+    plan = SimpleNamespace(url="http://127.0.0.1:1", admin_port=2, max_body_bytes=3, pools=pools)
     return SimpleNamespace(plan=plan, children={"envoy": SimpleNamespace(restarts=1)})
 
 
