@@ -14,7 +14,7 @@ from dataplane.usage.record import UsageRecord
 
 MILLION: Final = 1_000_000
 SMALLEST: Final = Decimal("0.000000000001")
-MAX_COST: Final = Decimal(10) ** 12
+MAX_COST: Final = Decimal(10) ** 9
 
 
 class Cost(NamedTuple):

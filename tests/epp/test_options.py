@@ -270,3 +270,21 @@ def test_the_options_can_be_shown_as_json():
     assert shown["tls-cipher-suites"] == ["A"]
     assert shown["log-level"] == "INFO"
     assert "warnings" not in shown
+
+
+def test_usage_needs_somewhere_to_go(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("VALKEY_URL", raising=False)
+    assert refused("--usage-journal", "d") == (
+        "--usage-journal: needs --valkey-url or VALKEY_URL, where its records go"
+    )
+    assert "--valkey-url: is no address" in refused("--valkey-url", "localhost:secret")
+    assert "--usage-journal-size: 1024 is out of range" in refused("--usage-journal-size", "1Ki")
+    monkeypatch.setenv("VALKEY_URL", "valkey://h:1")
+    assert parse_args(["--usage-journal", "d"]).valkey_url == "redis://h:1"
+    monkeypatch.setenv("VALKEY_URL", "nonsense")
+    assert "VALKEY_URL: is no address" in refused()
+
+
+def test_a_password_of_valkey_is_not_shown():
+    shown = parse_args(["--valkey-url", "redis://me:secret@h:1/0"]).shown()
+    assert shown["valkey-url"] == "redis://***@h:1/0"

@@ -51,9 +51,9 @@ def picker(pool: str, ports: PickerPorts, flags: Sequence[str], *, experimental:
     ]
 
 
-def usage_flags(folder: Path) -> list[str]:
+def usage_flags(journal: Path) -> list[str]:
     """Where a picker keeps its usage, if there is a Valkey to take it; the environment says where that is."""
-    return ["--usage-journal", str(folder / "usage")] if os.environ.get(valkey.VARIABLE) else []
+    return ["--usage-journal", str(journal)] if os.environ.get(valkey.VARIABLE) else []
 
 
 def simulator(pool: str, spec: Simulated, endpoints: Path) -> list[str]:

@@ -21,6 +21,7 @@ from controlplane.fleet.local.commands import PickerPorts
 from controlplane.fleet.local.configuration import DEFAULT, ConfigFile
 from controlplane.fleet.local.counts import Counts, Since
 from controlplane.fleet.local.delivery import Delivery
+from controlplane.fleet.local.leftovers import journal_of
 from controlplane.fleet.local.probe import MAX_PROBLEMS, Probe
 from controlplane.fleet.local.usage import usage_of
 from controlplane.fleet.local.wanted import WantedConfig, WantedPool
@@ -191,7 +192,7 @@ class LocalPool:
         if running is not None and running == self._ready:
             self._config.offer(_text(wanted.config), running)
         flags = ["--config-file", str(self._config.path), *self._delivery.flags()]
-        flags += commands.usage_flags(self._folder)
+        flags += commands.usage_flags(journal_of(self._folder))
         experimental = wanted.driver.allow_experimental_plugins
         await self._ensure(PICKER, commands.picker(self.name, self._ports, flags, experimental=experimental))
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from controlplane.fleet.local.database import Database
+from controlplane.fleet.local.leftovers import follow
 from controlplane.fleet.local.runner import FleetRunner
 from dataplane.processes.folder import locked
 
@@ -21,12 +22,15 @@ def run_until_signal(folder: Path) -> None:
 
 async def _serve(folder: Path) -> None:
     work = asyncio.create_task(FleetRunner(Database(), folder, say).run())
+    leftovers = asyncio.create_task(follow(folder))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, work.cancel)
     say(f"running local pools, with files in {folder}")
     with contextlib.suppress(asyncio.CancelledError):
         await work
+    leftovers.cancel()
+    await asyncio.gather(leftovers, return_exceptions=True)
     say("everything is stopped")
 
 

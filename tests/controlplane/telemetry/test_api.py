@@ -14,6 +14,7 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.db import connections
 
 from controlplane.core import tokens, users
 from controlplane.core.roles import Role
@@ -31,6 +32,13 @@ def bus(valkey: str, settings: Any) -> Iterator[redis.Redis]:
     with redis.Redis.from_url(valkey) as found:
         yield found
     feed.stop()
+
+
+@pytest.fixture
+async def database(transactional_db: None) -> AsyncIterator[None]:
+    """A database for tests on a loop, whose thread lets go of it at the end."""
+    yield
+    await sync_to_async(connections.close_all)()
 
 
 def publish(bus: redis.Redis, *workers: str, **fields: Any) -> None:
@@ -106,7 +114,7 @@ async def bearer(role: Role = Role.VIEWER) -> dict[str, str]:
     return {"authorization": f"Bearer {await sync_to_async(token_of)(role)}"}
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("database")
 async def test_a_client_gets_a_snapshot_and_then_the_news(bus: redis.Redis) -> None:
     publish(bus, "w1")
     async with opened(query="pool=pool", headers=await bearer()) as socket:
@@ -126,7 +134,7 @@ async def test_a_client_gets_a_snapshot_and_then_the_news(bus: redis.Redis) -> N
     assert consumers.CLIENTS.count == 0
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("database")
 async def test_who_may_not_look_is_told_why(bus: redis.Redis) -> None:
     async with opened() as socket:
         assert await refused(socket) == consumers.UNAUTHENTICATED
@@ -144,7 +152,7 @@ async def test_who_may_not_look_is_told_why(bus: redis.Redis) -> None:
     assert consumers.CLIENTS.count == 0
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("database")
 async def test_without_valkey_the_socket_says_so(settings: Any) -> None:
     settings.VALKEY_URL = ""
     async with opened(headers=await bearer()) as socket:
@@ -168,7 +176,7 @@ def test_only_pages_of_ours_may_use_a_session(settings: Any, origin: bytes, is_o
     assert consumers._is_ours(origin) is is_ours
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("database")
 async def test_a_session_counts_with_its_present_role(bus: redis.Redis) -> None:
     user = await sync_to_async(users.put)(users.SYSTEM, "ada", Role.VIEWER)
     consumer = consumers.TelemetryConsumer()
