@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from benchmarks import explain, extproc, extproc_report, routing, routing_report, schedule, scrape, study
+from benchmarks import explain, extproc, extproc_report, routing, routing_report, schedule, scrape, study, xds
 from benchmarks.children import BenchError
 from benchmarks.cpu import OtherProcesses
 from benchmarks.envoy_config import Mode
@@ -25,6 +25,7 @@ from benchmarks.routing import Policy, RoutingOptions
 from benchmarks.schedule import ScheduleOptions
 from benchmarks.scrape import ScrapeOptions
 from benchmarks.study import StudyOptions
+from benchmarks.xds import XdsOptions
 from cli.arguments import Parser, Subparsers
 from dataplane.units import parse_duration
 
@@ -47,6 +48,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_explain(measurements)
     add_scrape(measurements)
     add_study(measurements)
+    add_xds(measurements)
 
 
 def add_extproc(measurements: Subparsers) -> None:
@@ -228,6 +230,33 @@ def run_scrape(arguments: argparse.Namespace) -> int:
     print(scrape.render(result))
     complaints = scrape.complaints(result)
     write_json(arguments.json, benchmark="scrape", result=result, complaints=complaints)
+    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+
+
+def add_xds(measurements: Subparsers) -> None:
+    """Add `bench xds`."""
+    parser = measurements.add_parser(
+        "xds",
+        help="how soon what is applied is in use, and what telling everybody costs",
+        description="Measure a control plane with a real Envoy and a subscription per pool.",
+    )
+    flag = flags_of(parser, XdsOptions())
+    flag("pools", at_least(1), "pools, each with a route, two clusters and a picker that subscribes")
+    flag("endpoints", at_least(1), "endpoints of all pools together")
+    flag("repeat", at_least(1), "rounds; the slowest one counts")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_xds))
+
+
+def run_xds(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    others = OtherProcesses()
+    result = xds.run(options_of(XdsOptions, arguments))
+    others_cores = others.cores()
+    judged = is_judged(arguments, others_cores)
+    print(xds.render(result))
+    complaints = xds.complaints(result)
+    write_json(arguments.json, benchmark="xds", result=result, complaints=complaints)
     return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
