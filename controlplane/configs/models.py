@@ -88,24 +88,6 @@ class Rollout(models.Model):
         ordering = ["-id"]
 
 
-class Follower(models.Model):
-    """A worker that asks what it should run, for one pool."""
-
-    document = models.ForeignKey(ConfigDocument, on_delete=models.CASCADE, related_name="followers")
-    pool = models.CharField(max_length=MAX_NAME)
-    worker = models.CharField(max_length=MAX_NAME)
-    seen_at = models.DateTimeField()
-    is_present = models.BooleanField(default=True)
-    applied = models.PositiveBigIntegerField(null=True)
-    """Number of the revision it has last applied."""
-
-    class Meta:
-        """A worker follows one pool of a document."""
-
-        ordering = ["worker"]
-        constraints = [models.UniqueConstraint("document", "worker", name="follower_once")]
-
-
 class RevisionAck(models.Model):
     """What became of a revision at one worker, in one rollout."""
 

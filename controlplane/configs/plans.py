@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from controlplane.configs import rollouts
 from controlplane.configs.content import judge, parsed
 from controlplane.configs.diff import changes
 from controlplane.configs.models import ConfigDocument, ConfigRevision
@@ -31,18 +32,18 @@ def plan(actor: Actor, name: str, number: int | None, canary: Canary | None) -> 
     """The structural difference to the active revision, and who is affected, the canary first."""
     row = document_of(actor, name)
     revision = revision_of(row, number)
-    followers = list(row.followers.filter(is_present=True))
+    awaited = list(rollouts.awaited(row).select_related("applied"))
     stage = Stage.ROLLING if canary is None else Stage.CANARY
-    state = State(canary=canary, salt=row.name, workers=frozenset(f.worker for f in followers))
+    state = State(canary=canary, salt=row.name, workers=frozenset(worker.node_id for worker in awaited))
     state = replace(state, stage=stage)
     workers = [
         {
-            "worker": follower.worker,
-            "pool": follower.pool,
-            "applied": follower.applied,
-            "first": is_reached(state, follower.worker),
+            "worker": worker.node_id,
+            "pool": worker.pool,
+            "applied": _number(row, worker.applied),
+            "first": is_reached(state, worker.node_id),
         }
-        for follower in followers
+        for worker in awaited
     ]
     return {
         "document": name,
@@ -53,6 +54,10 @@ def plan(actor: Actor, name: str, number: int | None, canary: Canary | None) -> 
         "pools": row.pools,
         "workers": sorted(workers, key=lambda worker: (not worker["first"], worker["worker"])),
     }
+
+
+def _number(row: ConfigDocument, applied: ConfigRevision | None) -> int | None:
+    return None if applied is None or applied.document_id != row.pk else applied.number
 
 
 def compare(actor: Actor, name: str, before: int, after: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from controlplane.configs.canary import canary_text
@@ -17,7 +18,6 @@ from controlplane.configs.models import (
     MAX_REASON,
     ConfigDocument,
     ConfigRevision,
-    Follower,
     RevisionAck,
     Rollout,
 )
@@ -41,6 +41,7 @@ from controlplane.core import audit
 from controlplane.core.errors import ConflictError, InvalidError, MissingError
 from controlplane.core.resources import is_storable
 from controlplane.core.roles import Action, Actor, require
+from controlplane.xds.models import Worker
 from dataplane.config.epp_checks import KIND
 from dataplane.errors import ConfigError
 
@@ -83,7 +84,7 @@ def load(row: ConfigDocument, rollout: Rollout) -> State:
     by_outcome: dict[str, set[str]] = {outcome: set() for outcome in Outcome}
     for worker, outcome in rollout.acks.values_list("worker", "outcome"):
         by_outcome[outcome].add(worker)
-    present = row.followers.filter(is_present=True).values_list("worker", flat=True)
+    present = awaited(row).values_list("node_id", flat=True)
     return State(
         stage=Stage(rollout.stage),
         canary=canary_of(rollout),
@@ -94,6 +95,11 @@ def load(row: ConfigDocument, rollout: Rollout) -> State:
         rejected=frozenset(by_outcome[Outcome.REJECTED]),
         reason=rollout.reason,
     )
+
+
+def awaited(row: ConfigDocument) -> QuerySet[Worker]:
+    """Workers of the document's pools that are there."""
+    return Worker.objects.filter(is_awaited=True, pool__in=row.bindings.values("pool"))
 
 
 def canary_of(rollout: Rollout) -> Canary | None:
@@ -282,9 +288,10 @@ def brief(rollout: Rollout) -> dict[str, Any]:
 def detailed(row: ConfigDocument, rollout: Rollout) -> dict[str, Any]:
     """A rollout with its workers."""
     acks: dict[str, RevisionAck] = {ack.worker: ack for ack in rollout.acks.all()}
-    followers = list(row.followers.all())
-    here = {follower.worker for follower in followers if follower.is_present}
-    workers = [_worker(follower, acks.get(follower.worker)) for follower in followers]
+    known = Q(is_awaited=True) | Q(applied__document=row) | Q(node_id__in=list(acks))
+    rows = list(Worker.objects.filter(known, pool__in=row.bindings.values("pool")).select_related("applied"))
+    here = {worker.node_id for worker in rows if worker.is_awaited}
+    workers = [_worker(row, worker, acks.get(worker.node_id)) for worker in rows]
     return {
         **brief(rollout),
         "active": None if row.active is None else row.active.number,
@@ -296,13 +303,14 @@ def detailed(row: ConfigDocument, rollout: Rollout) -> dict[str, Any]:
     }
 
 
-def _worker(follower: Follower, ack: RevisionAck | None) -> dict[str, Any]:
+def _worker(row: ConfigDocument, worker: Worker, ack: RevisionAck | None) -> dict[str, Any]:
+    applied = worker.applied
     return {
-        "worker": follower.worker,
-        "pool": follower.pool,
-        "present": follower.is_present,
-        "seenAt": follower.seen_at.isoformat(),
-        "applied": follower.applied,
+        "worker": worker.node_id,
+        "pool": worker.pool,
+        "present": worker.is_awaited,
+        "seenAt": worker.seen_at.isoformat(),
+        "applied": None if applied is None or applied.document_id != row.pk else applied.number,
         "outcome": "waiting" if ack is None else str(ack.outcome),
         "problems": [] if ack is None else ack.problems,
         "requests": 0 if ack is None else ack.requests,

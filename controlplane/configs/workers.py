@@ -1,21 +1,22 @@
-"""What workers ask and report: who should run which revision, and what became of it.
+"""What workers should run, and what becomes of it.
 
-A worker is there while it asks; one that has not asked for ``GONE_AFTER`` is not waited for any more. Every
-call is small, and most write nothing.
+A worker is there from the moment it subscribes until it has been gone for a while
+(``controlplane.xds.workers``); rollouts wait for those who are there. Who should run what is computed for
+many workers at once, with a few queries; only who is given a revision for the first time costs a transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 from django.db import transaction
-from django.utils import timezone
+from django.db.models import Max, OuterRef, Subquery
 
 from controlplane.configs import rollouts
-from controlplane.configs.models import ConfigDocument, Follower, PoolBinding, RevisionAck, Rollout
+from controlplane.configs.models import ConfigDocument, ConfigRevision, PoolBinding, RevisionAck, Rollout
 from controlplane.configs.revisions import revision_of
 from controlplane.configs.rollout import (
     SPREADING,
@@ -24,27 +25,27 @@ from controlplane.configs.rollout import (
     Outcome,
     Stage,
     State,
-    WorkerJoined,
     WorkerLeft,
     desired_number,
+    is_reached,
     judge,
     step,
 )
-from controlplane.core import audit
+from controlplane.core import audit, changes
 from controlplane.core.errors import Detail, InvalidError, MissingError
-from controlplane.core.roles import Action, Actor, require
+from controlplane.core.roles import Action, Actor, Channel, Role, require
+from controlplane.xds.models import Worker
 from dataplane.config.epp_checks import KIND
 from dataplane.errors import ConfigError
-from epp.objects.schema import check_name
 
 WORKER: Final = "Worker"
-SEEN_EVERY: Final = timedelta(seconds=10)
-"""How often it is written down that a worker is there."""
-GONE_AFTER: Final = timedelta(seconds=60)
-MAX_FOLLOWERS: Final = 10_000
-"""Workers of one document."""
 MAX_PROBLEMS: Final = 50
 MAX_PROBLEM_CHARACTERS: Final = 2000
+BATCH: Final = 500
+
+T = TypeVar("T")
+Pair = tuple[str, str]
+"""Worker and pool."""
 
 
 class Desired(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,88 +55,168 @@ class Desired(msgspec.Struct, frozen=True, rename="camel"):
     revision: int
     digest: str
     content: str
-    rollout: int | None
-    """The rollout that brings it."""
-    is_guarded: bool
-    """Whether the worker should report requests and errors once it runs this."""
+    rollout: int
+    """The newest rollout of the revision."""
+    is_guarded: bool = False
+    """Whether requests and errors are wanted once the worker runs this."""
 
     @property
     def etag(self) -> str:
         """The same for the same revision of the same rollout, as long as it is guarded or not."""
-        return f"{self.document}/{self.revision}/{self.rollout or 0}" + (
-            "/guarded" if self.is_guarded else ""
-        )
+        return f"{self.document}/{self.revision}/{self.rollout}" + ("/guarded" if self.is_guarded else "")
 
 
-def desired(actor: Actor, pool: str, worker: str) -> Desired | None:
-    """What a worker should run for a pool; None when nothing is published for it.
+def desired(pairs: Collection[Pair]) -> dict[Pair, Desired]:
+    """What each worker should run for its pool; those for whom nothing is published are left out.
 
-    ``MissingError`` when no document configures the pool.
+    Workers whom a rollout reaches are noted as having been sent its revision.
     """
-    require(actor, Action.FOLLOW, WORKER)
-    _check(worker, "worker")
-    _check(pool, "pool")
-    binding = PoolBinding.objects.select_related("document__active").filter(pool=pool).first()
-    if binding is None:
-        raise MissingError(f"no {KIND} is for the pool {pool}")
-    # Most of the time nothing is to be written, and whoever only reads waits for nobody.
-    row = binding.document
-    follower = row.followers.filter(worker=worker).first()
-    if follower is not None and _is_fresh(follower, pool):
-        found, is_noted = _look(row, follower)
-        if is_noted:
-            return found
-    with transaction.atomic():
-        row = rollouts.locked(row.name)
-        found, is_noted = _look(row, _seen(row, pool, worker))
-        if found is not None and found.rollout is not None and not is_noted:
-            RevisionAck.objects.create(rollout_id=found.rollout, worker=worker, outcome=Outcome.SENT)
-        return found
+    by_document = _by_document(pairs)
+    newest = _newest_rollouts(by_document)
+    held = _applied({worker for worker, _ in pairs})
+    numbers: dict[Pair, tuple[ConfigDocument, int]] = {}
+    for document, members in by_document.items():
+        rollout = newest.get(document.pk)
+        state = None if rollout is None else _reach(document, rollout, {worker for worker, _ in members})
+        for pair in members:
+            applied_document, applied = held.get(pair[0], (None, None))
+            number = desired_number(
+                state,
+                0 if rollout is None else rollout.revision.number,
+                pair[0],
+                active=None if document.active is None else document.active.number,
+                applied=applied if applied_document == document.pk else None,
+            )
+            if number is not None:
+                numbers[pair] = (document, number)
+    return _with_contents(numbers, newest)
 
 
-def _look(row: ConfigDocument, follower: Follower) -> tuple[Desired | None, bool]:
-    """What a worker should run, and whether it is written down that it has been given that."""
-    worker = follower.worker
-    rollout = rollouts.newest_of(row)
-    state, revision = None, None
-    if rollout is not None:
-        revision = rollout.revision
-        # Who is in the canary depends on all workers; whom the other stages reach does not.
-        is_canary = rollout.stage == Stage.CANARY
-        state = rollouts.load(row, rollout) if is_canary else State(stage=Stage(rollout.stage))
-    number = desired_number(
-        state,
-        0 if revision is None else revision.number,
-        worker,
-        active=None if row.active is None else row.active.number,
-        applied=follower.applied,
-    )
-    if number is None:
-        return None, True
-    if rollout is None or revision is None or revision.number != number:
-        held = revision_of(row, number)
-        return Desired(row.name, number, held.digest, held.content, None, False), True
-    is_spreading = rollout.stage in SPREADING
-    is_guarded = is_spreading and rollouts.guard_of(rollout) is not None
-    found = Desired(row.name, number, revision.digest, revision.content, rollout.pk, is_guarded)
-    return found, not is_spreading or rollout.acks.filter(worker=worker).exists()
+def _by_document(pairs: Iterable[Pair]) -> dict[ConfigDocument, list[Pair]]:
+    members: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        members[pair[1]].append(pair)
+    found: dict[ConfigDocument, list[Pair]] = defaultdict(list)
+    for pools in _batches(sorted(members)):
+        rows = PoolBinding.objects.select_related("document__active").filter(pool__in=pools)
+        for binding in rows:
+            found[binding.document] += members[binding.pool]
+    return found
+
+
+def _newest_rollouts(documents: Iterable[ConfigDocument]) -> dict[int, Rollout]:
+    found: dict[int, Rollout] = {}
+    newest = Rollout.objects.filter(document=OuterRef("document")).order_by("-id").values("id")[:1]
+    for ids in _batches(sorted(document.pk for document in documents)):
+        rows = Rollout.objects.filter(document__in=ids, pk=Subquery(newest)).select_related("revision")
+        found |= {row.document_id: row for row in rows}
+    return found
+
+
+def _applied(worker_ids: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Worker -> document and number of the revision that it runs."""
+    found: dict[str, tuple[int, int]] = {}
+    for ids in _batches(sorted(worker_ids)):
+        rows = Worker.objects.filter(node_id__in=ids, applied__isnull=False)
+        for worker, document, number in rows.values_list("node_id", "applied__document", "applied__number"):
+            found[worker] = (document, number)
+    return found
+
+
+def _reach(document: ConfigDocument, rollout: Rollout, worker_ids: Collection[str]) -> State:
+    """The rollout's state after everybody it reaches has been noted as having been sent its revision."""
+    if rollout.stage not in SPREADING:
+        return State(stage=Stage(rollout.stage))
+    state = rollouts.load(document, rollout)
+    if all(worker in state.sent for worker in worker_ids if is_reached(state, worker)):
+        return state
+    with transaction.atomic():  # two servers must not make two canaries
+        rollouts.locked(document.name)
+        rollout.refresh_from_db()
+        state = rollouts.load(document, rollout)
+        new = [worker for worker in sorted(worker_ids) if is_reached(state, worker)]
+        if rollout.stage in SPREADING:
+            RevisionAck.objects.bulk_create(
+                (RevisionAck(rollout=rollout, worker=worker, outcome=Outcome.SENT) for worker in new),
+                ignore_conflicts=True,
+            )
+    return state
+
+
+def _with_contents(
+    numbers: Mapping[Pair, tuple[ConfigDocument, int]], newest: Mapping[int, Rollout]
+) -> dict[Pair, Desired]:
+    """Each pair's revision, read once however many workers should run it."""
+    wanted = {(document.pk, number) for document, number in numbers.values()}
+    documents = {document.pk: document for document, _ in numbers.values()}
+    made: dict[tuple[int, int], Desired] = {}
+    for ids in _batches(sorted(documents)):
+        found = ConfigRevision.objects.filter(document__in=ids, number__in={number for _, number in wanted})
+        for row in found.annotate(newest=Max("rollouts__id")).order_by():
+            key = (row.document_id, row.number)
+            if key in wanted and row.newest is not None:
+                rollout = newest[row.document_id]
+                is_guarded = rollout.pk == row.newest and rollout.stage in SPREADING
+                made[key] = Desired(
+                    documents[row.document_id].name,
+                    row.number,
+                    row.digest,
+                    row.content,
+                    row.newest,
+                    is_guarded and rollouts.guard_of(rollout) is not None,
+                )
+    keys = {pair: (document.pk, number) for pair, (document, number) in numbers.items()}
+    return {pair: made[key] for pair, key in keys.items() if key in made}
+
+
+def joined(worker_ids: Collection[str]) -> None:
+    """These workers have subscribed to their configurations: rollouts wait for them."""
+    for ids in _batches(sorted(worker_ids)):
+        Worker.objects.filter(node_id__in=ids, is_awaited=False).update(is_awaited=True)
+
+
+def gone(worker_ids: Collection[str]) -> None:
+    """These workers are not waited for any more; others may take their places in a canary."""
+    for row in Worker.objects.filter(node_id__in=worker_ids, is_awaited=True):
+        with transaction.atomic():
+            Worker.objects.filter(pk=row.pk).update(is_awaited=False)
+            binding = PoolBinding.objects.select_related("document").filter(pool=row.pool).first()
+            if binding is None:
+                continue
+            document = rollouts.locked(binding.document.name)
+            rollout = rollouts.newest_of(document)
+            if rollout is not None and rollout.stage in SPREADING:
+                before = rollouts.brief(rollout)
+                state = step(rollouts.load(document, rollout), WorkerLeft(row.node_id))
+                _record(_as(row), document, rollout, before, state)
+                changes.bump()
 
 
 def acknowledge(
-    actor: Actor, worker: str, document: str, number: int, problems: Sequence[Detail] = ()
+    actor: Actor,
+    worker: str,
+    document: str,
+    number: int,
+    problems: Sequence[Detail] = (),
+    rollout_id: int | None = None,
 ) -> None:
-    """A worker runs a revision, or refuses it because of problems. Repeating it changes nothing."""
+    """A worker runs a revision, or refuses it because of problems. Repeating it changes nothing.
+
+    A refusal counts in the rollout that brought the revision, if that is said.
+    """
     require(actor, Action.FOLLOW, WORKER)
-    _check(worker, "worker")
     with transaction.atomic():
         row = rollouts.locked(document)
         revision = revision_of(row, number)
-        follower = _follower(row, worker)
-        if not problems and (follower.applied is None or number > follower.applied):
-            follower.applied = number
-            follower.save(update_fields=["applied"])
+        known = _known(row, worker)
+        held = known.applied
+        is_newer = held is None or held.document_id != row.pk or number > held.number
+        if not problems and is_newer:
+            Worker.objects.filter(pk=known.pk).update(applied=revision)
         rollout = rollouts.newest_of(row)
         if rollout is None or rollout.revision_id != revision.pk:
+            return
+        if problems and rollout_id not in {None, rollout.pk}:
             return
         before = rollouts.brief(rollout)
         found = [_bounded(problem) for problem in problems[:MAX_PROBLEMS]]
@@ -183,70 +264,16 @@ def _record(
         audit.record(actor, str(rollout.stage), KIND, row.name, before=before, after=after)
 
 
-def _seen(row: ConfigDocument, pool: str, worker: str) -> Follower:
-    """Note that a worker is there, and who is not any more."""
-    now = timezone.now()
-    follower = row.followers.filter(worker=worker).first()
-    if follower is not None and _is_fresh(follower, pool):
-        return follower
-    if follower is not None and follower.is_present and follower.pool == pool:
-        follower.seen_at = now
-        follower.save(update_fields=["seen_at"])
-        _sweep(row)
-        return follower
-    if follower is None:
-        _make_room(row)
-        follower = Follower(document=row, worker=worker)
-    follower.pool, follower.seen_at, follower.is_present = pool, now, True
-    follower.save()
-    _move(row, WorkerJoined(worker))
-    _sweep(row)
-    return follower
+def _as(row: Worker) -> Actor:
+    return Actor(row.user, Role.WORKER, Channel.AUTOMATION)
 
 
-def _is_fresh(follower: Follower, pool: str) -> bool:
-    """Whether it need not be written down again that a worker is there."""
-    is_known = follower.is_present and follower.pool == pool
-    return is_known and timezone.now() - follower.seen_at < SEEN_EVERY
-
-
-def _sweep(row: ConfigDocument) -> None:
-    """Wait no longer for workers that are gone."""
-    gone = row.followers.filter(is_present=True, seen_at__lt=timezone.now() - GONE_AFTER)
-    for follower in list(gone):
-        follower.is_present = False
-        follower.save(update_fields=["is_present"])
-        _move(row, WorkerLeft(follower.worker))
-
-
-def _move(row: ConfigDocument, event: WorkerJoined | WorkerLeft) -> None:
-    rollout = rollouts.newest_of(row)
-    if rollout is not None and rollout.stage in SPREADING:
-        rollouts.advance(row, rollout, event)
-
-
-def _make_room(row: ConfigDocument) -> None:
-    """Forget who has been gone longest when there are too many; ``InvalidError`` when all are there."""
-    if row.followers.count() < MAX_FOLLOWERS:
-        return
-    gone = row.followers.filter(is_present=False).order_by("seen_at").first()
-    if gone is None:
-        raise InvalidError.of([ConfigError(f"more than {MAX_FOLLOWERS} workers follow it", path="worker")])
-    gone.delete()
-
-
-def _follower(row: ConfigDocument, worker: str) -> Follower:
-    follower = row.followers.filter(worker=worker).first()
-    if follower is None:
+def _known(row: ConfigDocument, worker: str) -> Worker:
+    pools = row.bindings.values("pool")
+    found = Worker.objects.select_related("applied").filter(node_id=worker, pool__in=pools).first()
+    if found is None:
         raise MissingError(f"the worker {worker} does not follow {KIND} {row.name}; it asks for it first")
-    return follower
-
-
-def _check(name: str, path: str) -> None:
-    try:
-        check_name(name, path)
-    except ConfigError as error:
-        raise InvalidError.of([error]) from None
+    return found
 
 
 def _bounded(problem: Detail) -> dict[str, str]:
@@ -258,3 +285,7 @@ def _bounded(problem: Detail) -> dict[str, str]:
 
 def _text(problem: dict[str, str]) -> str:
     return f"{problem['path']}: {problem['message']}" if problem["path"] else problem["message"]
+
+
+def _batches(values: list[T]) -> Iterable[list[T]]:
+    return (values[start : start + BATCH] for start in range(0, len(values), BATCH))

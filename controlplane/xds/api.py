@@ -35,17 +35,28 @@ _ANSWER: Final = {
         "at": _MOMENT,
     },
 }
+_APPLIED: Final = {
+    "type": ["object", "null"],
+    "required": ["document", "revision", "digest"],
+    "properties": {"document": _TEXT, "revision": {"type": "integer"}, "digest": _TEXT},
+    "description": "revision of an EndpointPickerConfig that runs; null = that of the worker's own flags",
+}
 _WORKER: Final[dict[str, Any]] = {
     "type": "object",
-    "required": ["id", "pool", "user", "metadata", "connected", "connectedAt", "seenAt", "types"],
+    "required": [
+        *("id", "pool", "component", "user", "metadata"),
+        *("connected", "connectedAt", "seenAt", "applied", "types"),
+    ],
     "properties": {
         "id": _TEXT,
         "pool": _TEXT,
+        "component": {"type": "string", "description": "as the worker says, such as epp"},
         "user": _TEXT,
         "metadata": {"type": "object"},
         "connected": {"type": "boolean"},
         "connectedAt": _MOMENT,
         "seenAt": _MOMENT,
+        "applied": _APPLIED,
         "types": {"type": "array", "items": _ANSWER, "description": "the last answer for each type"},
     },
 }

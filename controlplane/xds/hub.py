@@ -9,6 +9,7 @@ cannot be reached stops none of it: streams keep what they have, and the loop tr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -20,10 +21,10 @@ from django.db import close_old_connections
 from controlplane.core import changes, tokens
 from controlplane.core.roles import Action, Actor, Channel
 from controlplane.xds import resources, workers
-from controlplane.xds.nodes import Audience, NodeKind
+from controlplane.xds.nodes import Audience, NodeKind, worker_audience
 from controlplane.xds.rules import RULES
 from controlplane.xds.subscriptions import Answer, Snapshot, Subscriptions
-from dataplane.xds.messages import Node
+from dataplane.xds.messages import PICKER_CONFIG, Node
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,9 @@ class Session:
         self.node = node
         self.token = token
         self.actor = actor
-        self.audience = Audience(kind, node.cluster)
+        self.kind = kind
+        self.audiences: set[Audience] = {Audience(kind, node.cluster)}
+        """It is sent what all of these are sent."""
         self.subscriptions = Subscriptions(RULES.get(kind))
         self.wake = asyncio.Event()
         """Set when something may be due."""
@@ -68,6 +71,12 @@ class Hub:
         """What there is for each audience that has streams."""
         self._number = -1
         self._failing = False
+        self._hurry = asyncio.Event()
+        """Set when somebody waits for the loop's next round."""
+        self._unread: set[Audience] = set()
+        """What has to be read though nothing has changed."""
+        self._joined: set[str] = set()
+        """Pickers that have subscribed to their configuration, until that is noted."""
         self._answers: list[tuple[str, Answer]] = []
         self._left: set[str] = set()
 
@@ -83,7 +92,7 @@ class Hub:
     @property
     def sessions(self) -> list[Session]:
         """All open streams."""
-        return [session for sessions in self._sessions.values() for session in sessions]
+        return list({session for sessions in self._sessions.values() for session in sessions})
 
     async def recognise(self, token: str) -> Actor | None:
         """Whose token this is, if it may subscribe."""
@@ -92,28 +101,43 @@ class Hub:
 
     async def join(self, session: Session) -> None:
         """A stream begins."""
-        audience, node, user = session.audience, session.node, session.actor.name
+        node, user = session.node, session.actor.name
         await self.in_database(lambda: workers.arrived(node, user))
         self._left.discard(node.id)
-        self._sessions.setdefault(audience, set()).add(session)
-        if audience not in self._snapshots:
-            await self._refresh(frozenset((audience,)))
+        for audience in session.audiences:
+            self._sessions.setdefault(audience, set()).add(session)
+        if missing := session.audiences - self._snapshots.keys():
+            await self._refresh(frozenset(missing))
         session.wake.set()
+
+    def heard(self, session: Session) -> None:
+        """Rollouts wait for a picker that subscribes to its configuration, and it is sent what is its own."""
+        own = worker_audience(session.node)
+        is_picker = session.kind is NodeKind.PICKER and PICKER_CONFIG in session.subscriptions.types
+        if not is_picker or own in session.audiences:
+            return
+        session.audiences.add(own)
+        self._sessions.setdefault(own, set()).add(session)
+        self._unread.add(own)
+        self._joined.add(session.node.id)
+        self._hurry.set()
 
     def leave(self, session: Session) -> None:
         """A stream is over; the last of an audience takes its snapshot along."""
-        audience = session.audience
-        sessions = self._sessions.get(audience, set())
-        sessions.discard(session)
-        if not any(other.node.id == session.node.id for other in sessions):
+        for audience in session.audiences:
+            sessions = self._sessions.get(audience, set())
+            sessions.discard(session)
+            if not sessions:
+                self._sessions.pop(audience, None)
+                self._snapshots.pop(audience, None)
+                self._unread.discard(audience)
+        pool = self._sessions.get(Audience(session.kind, session.node.cluster), set())
+        if not any(other.node.id == session.node.id for other in pool):
             self._left.add(session.node.id)
-        if not sessions:
-            self._sessions.pop(audience, None)
-            self._snapshots.pop(audience, None)
 
-    def snapshot(self, audience: Audience) -> Snapshot | None:
-        """What there is for an audience now; None before it has been read."""
-        return self._snapshots.get(audience)
+    def snapshots(self, session: Session) -> list[Snapshot]:
+        """What there is for a stream now, but for what has not been read yet."""
+        return [self._snapshots[each] for each in session.audiences if each in self._snapshots]
 
     def answered(self, session: Session, answer: Answer) -> None:
         """Keep what a worker said."""
@@ -126,16 +150,22 @@ class Hub:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        noted = forgotten = time.monotonic()
+        began = noted = forgotten = time.monotonic()
         while True:
-            await asyncio.sleep(POLL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._hurry.wait()
+            self._hurry.clear()
             now = time.monotonic()
             try:
-                await self._look()
                 await self._write()
+                await self._look()
                 if now - noted >= PRESENT_EVERY_S:
                     noted = now
                     await self._note()
+                    if now - began >= workers.SEEN_WITHIN.total_seconds():
+                        # Not before workers had the time to come back: somebody may wait for them.
+                        await self.in_database(workers.sweep)
                 if now - forgotten >= FORGET_EVERY_S:
                     forgotten = now
                     await self.in_database(workers.forget)
@@ -143,11 +173,13 @@ class Hub:
                 if not self._failing:
                     log.exception("the database fails; streams keep what they have: %s", error)
                 self._failing = True
+                await asyncio.sleep(POLL_S)
             else:
                 self._failing = False
 
     async def stop(self) -> None:
-        """Write what is left to be written."""
+        """Write what is left; that streams have ended with the server says nothing of their workers."""
+        self._left.clear()
         try:
             await self._write()
         except Exception as error:  # the end of the process does not wait for the database
@@ -155,13 +187,15 @@ class Hub:
         self._thread.shutdown(wait=False)
 
     async def _look(self) -> None:
-        """Read what has changed, if anything has."""
+        """Read what has changed, if anything has, and what was not read before."""
         number = await self.in_database(changes.current)
         ahead = max((session.subscriptions.ahead for session in self.sessions), default=0)
         if ahead > number:
             log.warning("workers use version %d, the database is at %d: it goes on from there", ahead, number)
             await self.in_database(lambda: changes.raise_to(ahead))
         elif number == self._number:
+            if self._unread:
+                await self._refresh(frozenset(self._unread))
             return
         woken = await self._refresh(frozenset(self._sessions))
         if woken:
@@ -172,6 +206,7 @@ class Hub:
         number, built = await self.in_database(lambda: resources.build(audiences))
         if audiences.issuperset(self._sessions):
             self._number = number
+        self._unread -= audiences
         woken = 0
         for audience, found in built.items():
             sessions, before = self._sessions.get(audience), self._snapshots.get(audience)
@@ -185,7 +220,15 @@ class Hub:
         return woken
 
     async def _write(self) -> None:
-        """Write what workers said and who has left."""
+        """Write who has come, what workers said, and who has left."""
+        joined = self._joined
+        if joined:
+            self._joined = set()
+            try:
+                await self.in_database(lambda: workers.joined(joined))
+            except BaseException:
+                self._joined |= joined
+                raise
         answers, left = self._answers, self._left
         if answers:
             self._answers = []

@@ -34,6 +34,13 @@ class Worker(models.Model):
     """When a server last had a stream of it."""
     is_connected = models.BooleanField(default=True)
     """False once its stream has ended in order; a server that was killed leaves it true, see ``seen_at``."""
+    is_awaited = models.BooleanField(default=False, db_index=True)
+    """Whether rollouts of configurations wait for it: it has subscribed to them, and has not been gone for
+    long."""
+    applied = models.ForeignKey(
+        "configs.ConfigRevision", on_delete=models.SET_NULL, null=True, related_name="workers"
+    )
+    """The revision of a configuration that it runs; None = that of its own flags."""
 
     class Meta:
         """By name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from dataplane.xds.messages import STATIC_GATEWAY
+from dataplane.xds.messages import STATIC_GATEWAY, Node
 
 ENVOY_TYPES: Final = "type.googleapis.com/envoy."
 
@@ -23,6 +23,8 @@ class NodeKind(StrEnum):
     """One of ours; its cluster is its pool."""
     GATEWAY = "gateway"
     """An Envoy; its cluster is its gateway."""
+    WORKER = "worker"
+    """One picker alone, beside what all of its pool are sent."""
 
 
 class Audience(NamedTuple):
@@ -30,7 +32,12 @@ class Audience(NamedTuple):
 
     kind: NodeKind
     name: str
-    """Of the pool or gateway."""
+    """Of the pool or gateway; of a worker ``POOL/ID``."""
+
+
+def worker_audience(node: Node) -> Audience:
+    """Of one picker alone."""
+    return Audience(NodeKind.WORKER, f"{node.cluster}/{node.id}")
 
 
 def kind_of(type_url: str) -> NodeKind:

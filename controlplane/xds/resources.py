@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from controlplane.configs.delivery import PickerConfigBuilder
 from controlplane.core import changes
 from controlplane.core.kinds import KINDS
 from controlplane.gateways.reading import GatewayReader
@@ -37,7 +38,7 @@ class Builder(Protocol):
     """Makes the resources of one kind of node."""
 
     def build(self, names: Collection[str]) -> Mapping[str, Resources]:
-        """Pool or gateway -> its resources, for all that are asked for."""
+        """Name of an audience -> its resources, for all that are asked for."""
 
 
 class PoolObjectsBuilder:
@@ -87,6 +88,7 @@ def _gateway(name: str, shape: GatewayShape | None) -> Resources:
 BUILDERS: Final[Mapping[NodeKind, tuple[Builder, ...]]] = {
     NodeKind.PICKER: (PoolObjectsBuilder(),),
     NodeKind.GATEWAY: (GatewayBuilder(),),
+    NodeKind.WORKER: (PickerConfigBuilder(),),
 }
 """Of each kind of node; no two of a kind make the same type."""
 

@@ -160,12 +160,11 @@ class XdsServer:
             while not session.ended:
                 await session.wake.wait()
                 session.wake.clear()
-                snapshot = self.hub.snapshot(session.audience)
-                if snapshot is None or session.ended:
-                    continue
-                for response in session.subscriptions.due(snapshot):
-                    async with self._sending:
-                        await asyncio.wait_for(context.write(response), WRITE_S)
+                # A stream that has ended meanwhile is told what was due, if it still listens.
+                for snapshot in self.hub.snapshots(session):
+                    for response in session.subscriptions.due(snapshot):
+                        async with self._sending:
+                            await asyncio.wait_for(context.write(response), WRITE_S)
         except TimeoutError:
             session.end("what was sent is not read")
         finally:
@@ -181,6 +180,7 @@ class XdsServer:
         try:
             while isinstance(request, Request):
                 answer = session.subscriptions.hear(request)
+                self.hub.heard(session)
                 if answer is not None:
                     self.hub.answered(session, answer)
                 session.wake.set()

@@ -139,6 +139,11 @@ class Subscriptions:
         found.held, found.refused, found.accepted = version, "", found.sent
         return Answer(request.type_url, version, str(version))
 
+    @property
+    def types(self) -> frozenset[str]:
+        """What is subscribed to."""
+        return frozenset(self._by_type)
+
     def due(self, snapshot: Snapshot) -> list[Response]:
         """What is to be sent now."""
         order = [*(each for each in self._rules if each in self._by_type)]

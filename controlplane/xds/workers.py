@@ -7,19 +7,20 @@ have not been seen for days are forgotten. Everything here blocks on the databas
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
+from controlplane.configs import delivery
 from controlplane.core.errors import MissingError
 from controlplane.core.roles import Action, Actor, require
 from controlplane.xds.models import MAX_MESSAGE, MAX_TYPE_URL, MAX_VERSION, Outcome, Worker, WorkerAnswer
 from controlplane.xds.subscriptions import Answer
-from dataplane.xds.messages import Node
+from dataplane.xds.messages import PICKER_CONFIG, Node
 
 KIND: Final = "Worker"
 KEPT_ANSWERS: Final = 20
@@ -27,9 +28,12 @@ KEPT_ANSWERS: Final = 20
 PRUNED_AT_ONCE: Final = 500
 SEEN_WITHIN: Final = timedelta(seconds=45)
 """A worker whose server has not said for this long that it is there counts as gone."""
+BACK_WITHIN: Final = timedelta(seconds=20)
+"""Rollouts wait for a worker for so long after its stream has ended, because it may only have been cut."""
 FORGOTTEN_AFTER: Final = timedelta(days=7)
 MAX_WORKERS: Final = 20_000
 MAX_METADATA_BYTES: Final = 4096
+MAX_COMPONENT: Final = 32
 
 
 def arrived(node: Node, user: str) -> None:
@@ -38,6 +42,11 @@ def arrived(node: Node, user: str) -> None:
     metadata = node.metadata if len(json.dumps(node.metadata)) <= MAX_METADATA_BYTES else {}
     values = {"pool": node.cluster, "metadata": metadata, "user": user, "connected_at": now, "seen_at": now}
     Worker.objects.update_or_create(node_id=node.id, defaults={**values, "is_connected": True})
+
+
+def joined(node_ids: Collection[str]) -> None:
+    """These workers have subscribed to their configurations."""
+    delivery.joined(node_ids)
 
 
 def present(node_ids: Collection[str]) -> None:
@@ -50,6 +59,15 @@ def left(node_ids: Collection[str]) -> None:
     """These workers' streams have ended."""
     for batch in _batches(sorted(node_ids)):
         Worker.objects.filter(node_id__in=batch).update(seen_at=timezone.now(), is_connected=False)
+
+
+def sweep() -> None:
+    """Wait no longer for workers that are not there."""
+    now = timezone.now()
+    is_gone = Q(is_connected=False, seen_at__lt=now - BACK_WITHIN) | Q(seen_at__lt=now - SEEN_WITHIN)
+    gone = list(Worker.objects.filter(is_gone, is_awaited=True).values_list("node_id", flat=True))
+    for batch in _batches(gone):
+        delivery.gone(batch)
 
 
 def answered(answers: Sequence[tuple[str, Answer]]) -> None:
@@ -72,6 +90,7 @@ def answered(answers: Sequence[tuple[str, Answer]]) -> None:
         for node, answer in answers
         if node in by_node
     )
+    delivery.answered([(node, answer) for node, answer in answers if answer.type_url == PICKER_CONFIG])
 
 
 def prune() -> None:
@@ -93,7 +112,7 @@ def forget() -> None:
 def rows(actor: Actor) -> QuerySet[Worker]:
     """All workers, with their answers."""
     require(actor, Action.READ, KIND)
-    return Worker.objects.prefetch_related("answers")
+    return Worker.objects.select_related("applied__document").prefetch_related("answers")
 
 
 def find(actor: Actor, node_id: str) -> Worker:
@@ -112,13 +131,27 @@ def describe(row: Worker) -> dict[str, Any]:
     return {
         "id": row.node_id,
         "pool": row.pool,
+        "component": component_of(row.metadata),
         "user": row.user,
         "metadata": row.metadata,
         "connected": row.is_connected and timezone.now() - row.seen_at < SEEN_WITHIN,
         "connectedAt": row.connected_at.isoformat(),
         "seenAt": row.seen_at.isoformat(),
+        "applied": None
+        if row.applied is None
+        else {
+            "document": row.applied.document.name,
+            "revision": row.applied.number,
+            "digest": row.applied.digest,
+        },
         "types": list(latest.values()),
     }
+
+
+def component_of(metadata: Mapping[str, Any]) -> str:
+    """What kind of program a worker says it is; empty = it does not say."""
+    found = metadata.get("component")
+    return found[:MAX_COMPONENT] if isinstance(found, str) else ""
 
 
 def describe_fully(row: Worker) -> dict[str, Any]:

@@ -23,6 +23,10 @@ from dataplane.errors import ConfigError
 POOL_OBJECTS: Final = "type.pointsman.dev/pointsman.v1.PoolObjects"
 """The objectives and model rewrites of a pool. The resource is named as the pool; a message with one field of
 bytes, number 1: JSON ``{"documents": [...]}``."""
+PICKER_CONFIG: Final = "type.pointsman.dev/pointsman.v1.EndpointPickerConfig"
+"""The configuration a picker is to run. The resource is named as the pool; none means that of the picker's
+own flags. A message with one field of bytes, number 1: JSON ``{"content": {...}, "digest": ...,
+"document": ..., "revision": N, "rollout": N}``; ``digest`` is the SHA-256 of ``content`` as it is written."""
 
 STATIC_GATEWAY: Final = "type.pointsman.dev/pointsman.v1.StaticGateway"
 """Everything of a gateway as one Envoy configuration, for starts without a control plane. The resource is

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from controlplane.configs import workers
+from controlplane.configs import asking, workers
 from controlplane.configs.api import shapes
 from controlplane.configs.api.bodies import AckBody, ObservationBody, body_of
 from controlplane.core.api import openapi
@@ -41,7 +41,7 @@ class ConfigView(APIView):
         pool = query_of(request, "pool").get("pool")
         if pool is None:
             raise InvalidError.of([ConfigError("is required", path="pool")])
-        found = workers.desired(actor_of(request), pool, worker)
+        found = asking.desired(actor_of(request), pool, worker)
         if found is None:
             return Response(status=204)
         headers = {"ETag": f'"{found.etag}"', "Cache-Control": "no-cache"}

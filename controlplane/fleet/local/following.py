@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from django.db.models import OuterRef, Subquery
 
-from controlplane.configs import workers
+from controlplane.configs import asking, workers
 from controlplane.configs.models import PoolBinding, Rollout
 from controlplane.core.errors import Detail, MissingError
 from controlplane.core.roles import Actor, Channel, Role
@@ -55,7 +55,7 @@ class Following:
 
 def _ask(pool: str) -> WantedConfig | None:
     try:
-        found = workers.desired(FOLLOWER, pool, worker=pool)
+        found = asking.desired(FOLLOWER, pool, worker=pool)
     except MissingError:  # the document has gone in the meantime
         return None
     if found is None:

@@ -14,13 +14,21 @@ from controlplane.core.roles import Actor, Role
 from controlplane.xds import hub as hubs
 from controlplane.xds import resources, workers
 from controlplane.xds.hub import Hub, Session
-from controlplane.xds.nodes import Audience, NodeKind
+from controlplane.xds.nodes import Audience
 from controlplane.xds.subscriptions import Answer
-from dataplane.xds.messages import POOL_OBJECTS, Node, Refusal, Request, Resource, Version, digest_of
+from dataplane.xds.messages import (
+    PICKER_CONFIG,
+    POOL_OBJECTS,
+    Node,
+    Refusal,
+    Request,
+    Resource,
+    Version,
+    digest_of,
+)
 from tests.support.controlplane import VIEWER, WORKER
 
 KIND = POOL_OBJECTS
-POOL_A = Audience(NodeKind.PICKER, "a")
 
 
 class Database:
@@ -33,6 +41,7 @@ class Database:
         self.actor: Actor | None = WORKER
         self.said: list[tuple[str, Answer]] = []
         self.gone: list[str] = []
+        self.come: list[str] = []
         self.built = 0
         for module, name, call in (
             (changes, "current", self.current),
@@ -41,6 +50,8 @@ class Database:
             (resources, "build", self.build),
             (tokens, "recognise", lambda *_: None if self.actor is None else (None, self.actor)),
             (workers, "arrived", lambda *_: None),
+            (workers, "joined", self.joined),
+            (workers, "sweep", lambda: None),
             (workers, "present", lambda _: None),
             (workers, "prune", lambda: None),
             (workers, "left", self.left),
@@ -66,6 +77,10 @@ class Database:
             each: {KIND: {each.name: Resource(each.name, self.values.get(each.name, b""))}}
             for each in audiences
         }
+
+    def joined(self, nodes: Collection[str]) -> None:
+        self.check()
+        self.come += sorted(nodes)
 
     def answered(self, answers: Sequence[tuple[str, Answer]]) -> None:
         self.check()
@@ -105,8 +120,7 @@ async def joined(hub: Hub, pool: str, node: str = "w", version: str = "") -> Ses
 
 def taken(hub: Hub, session: Session) -> bytes | None:
     """The value that is due for a session, which accepts it."""
-    snapshot = hub.snapshot(session.audience)
-    assert snapshot is not None
+    (snapshot,) = hub.snapshots(session)
     session.wake.clear()
     for response in session.subscriptions.due(snapshot):
         request = Request(KIND, response.version, response.nonce, (session.node.cluster,))
@@ -115,6 +129,25 @@ def taken(hub: Hub, session: Session) -> bytes | None:
         hub.answered(session, answer)
         return response.resources[0].value
     return None
+
+
+async def test_a_picker_that_wants_its_configuration_is_noted_once_the_database_can_be_asked(
+    hub: Hub, database: Database
+) -> None:
+    session = await joined(hub, "a")
+    hub.heard(session)
+    session.subscriptions.hear(Request(PICKER_CONFIG, names=("a",)))
+    database.fails = True
+    hub.heard(session)
+    await asyncio.sleep(0.03)
+    assert (database.come, len(hub.snapshots(session))) == ([], 1)
+    session.wake.clear()
+    database.fails = False
+    await asyncio.wait_for(session.wake.wait(), 20)
+    assert (database.come, len(hub.snapshots(session))) == (["w"], 2)
+    hub.heard(session)
+    hub.leave(session)
+    assert hub.snapshots(session) == []
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -159,7 +192,7 @@ async def test_a_database_from_a_backup_goes_on_from_what_workers_know(hub: Hub,
     known = str(Version(40, digest_of([Resource("a", b"newer")])))
     session = await joined(hub, "a", version=known)
     await until(lambda: database.number == 40)
-    await until(lambda: hub.snapshot(POOL_A) is not None and hub.snapshot(POOL_A).number == 40)  # type: ignore[union-attr]
+    await until(lambda: hub.snapshots(session)[0].number == 40)
     assert taken(hub, session) == b"1"
 
 
@@ -183,7 +216,7 @@ async def test_who_leaves_is_noted_unless_another_stream_of_it_is_there(hub: Hub
     assert database.gone == []
     hub.leave(second)
     await until(lambda: database.gone == ["w"])
-    assert (hub.sessions, hub.snapshot(POOL_A)) == ([], None)
+    assert (hub.sessions, hub.snapshots(second)) == ([], [])
 
 
 async def test_answers_that_nobody_takes_are_capped(
