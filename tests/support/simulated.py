@@ -66,6 +66,15 @@ class Rig:
         async with self.session.post(url, json=body) as answer:
             assert answer.status == 200, await answer.text()
 
+    async def status(self, prompt: str, **headers: str) -> int:
+        """Status of a completion with headers, ``_`` in their names for ``-``."""
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": 1}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        url = f"{self.plan.url}/v1/completions"
+        async with self.session.post(url, json=body, headers=named) as answer:
+            await answer.read()
+            return answer.status
+
     @asynccontextmanager
     async def asked(self, prompt: str, **fields: Any) -> AsyncIterator[aiohttp.ClientResponse]:
         """A completion through the gateway, its answer as it begins."""
