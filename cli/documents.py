@@ -37,6 +37,7 @@ KINDS: Final = {
     "provider": "providers",
     "modelroute": "modelroutes",
     "modelprice": "modelprices",
+    "guardrailpolicy": "guardrailpolicies",
     "gateway": "gateways",
 }
 """Other names of what the API's addresses call the kinds."""

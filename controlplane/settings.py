@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "controlplane.tenancy",
     "controlplane.configs",
     "controlplane.providers",
+    "controlplane.policies",
     "controlplane.telemetry",
     "controlplane.usage",
     "controlplane.gateways",

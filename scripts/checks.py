@@ -19,6 +19,12 @@ CHECKS: dict[str, list[str]] = {
     "types": [str(BIN / "mypy")],
     "import contracts": [str(BIN / "lint-imports")],
     "tests": [*PYTEST, "-n", "2", "-q"],
+    "tests of the control plane on PostgreSQL": [
+        sys.executable,
+        str(Path(__file__).with_name("postgres.py")),
+        *PYTEST,
+        *("-n", "2", "-q", "-m", "not integration", "tests/controlplane"),
+    ],
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Model
@@ -19,6 +19,7 @@ from controlplane.core.api.resources import actor_of
 from controlplane.core.errors import InvalidError
 from controlplane.core.roles import Action, require
 from controlplane.usage.models import DailyUsage, DeadLetter, HourlyUsage, LedgerEntry, Totals
+from dataplane.config.values import YEARS
 from dataplane.errors import ConfigError
 
 USAGE: Final = "Usage"
@@ -74,6 +75,7 @@ _TOTALS: Final = _object(
 )
 _DEAD: Final = _object(id=_TEXT, at=_MOMENT, reason=_TEXT, payload=_TEXT)
 
+MAX_OFFSET: Final = timedelta(hours=14)
 _KEY_FILTERS: Final = {"tenant": "tenant", "pool": "pool", "currency": "currency"}
 _RECORD_FILTERS: Final = {
     **_KEY_FILTERS,
@@ -122,10 +124,13 @@ def _list(
 
 
 def _is_moment(text: str) -> bool:
+    """Whether every database takes it: PostgreSQL knows no offset beyond those there are."""
     try:
-        return datetime.fromisoformat(text).utcoffset() is not None
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return False
+    offset = moment.utcoffset()
+    return offset is not None and abs(offset) <= MAX_OFFSET and moment.year in YEARS
 
 
 class RecordsView(APIView):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 import schemathesis
+from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.config import SchemathesisConfig
@@ -68,10 +70,18 @@ API.app = get_wsgi_application()
 
 
 @pytest.fixture
-def headers(db: None) -> dict[str, str]:
-    """A database with an object of each kind, and what an administrator sends."""
+def headers(db: None) -> Iterator[dict[str, str]]:
+    """A database with an object of each kind, and what an administrator sends.
+
+    Requests leave the database's connection open, as those of Django's own test client do: the test's
+    transaction is in it.
+    """
     apply(ADMIN, list(EXAMPLES.values()))
-    return {"Authorization": f"Bearer {token(Role.ADMIN)}"}
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield {"Authorization": f"Bearer {token(Role.ADMIN)}"}
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
 
 
 @API.parametrize()

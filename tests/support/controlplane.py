@@ -166,6 +166,31 @@ GATEWAY: dict[str, Any] = {
         "externalPickers": {"tls": False, "healthPort": 9003},
     },
 }
+GUARDRAILS: dict[str, Any] = {
+    "apiVersion": "pointsman.dev/v1",
+    "kind": "GuardrailPolicy",
+    "metadata": {"name": "baseline"},
+    "spec": {
+        "priority": 10,
+        "tenants": ["research", "team-*"],
+        "pools": ["pool"],
+        "rules": [
+            {
+                "name": "personal-data",
+                "type": "pii",
+                "mode": "mask",
+                "stages": ["request", "response", "stream"],
+                "parameters": {"entities": ["email", "iban"]},
+            },
+            {
+                "name": "codenames",
+                "type": "patterns",
+                "parameters": {"patterns": ["(?:project )?zebra-[0-9]+"]},
+                "message": "Internal names stay here.",
+            },
+        ],
+    },
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
     document["kind"]: document
     for document in (
@@ -180,6 +205,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         PROVIDER,
         ROUTE,
         PRICE,
+        GUARDRAILS,
         GATEWAY,
     )
 }

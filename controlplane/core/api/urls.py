@@ -27,6 +27,7 @@ FILTERS: Final[dict[str, dict[str, str]]] = {
         "pool": "links__pool",
         "name": "name",
     },
+    "GuardrailPolicy": {"tenant": "links__tenant", "pool": "links__pool", "name": "name"},
     "Gateway": {"credential": "credential", "name": "name"},
     "ModelPrice": {"provider": "provider", "pool": "pool", "model": "model", "name": "name"},
 }
