@@ -14,6 +14,7 @@ from dataplane.extproc.events import (
     BodyMode,
     BodyTransform,
     Effect,
+    EndBody,
     MetadataValues,
     Proceed,
     StreamBody,
@@ -82,13 +83,15 @@ def _length(size: int) -> tuple[str, bytes]:
 class TransformedBody:
     """A response body on its way through an exchange's transform, in one body mode."""
 
-    __slots__ = ("_announced", "_is_one_message", "_is_streamed", "_transform")
+    __slots__ = ("_announced", "_is_one_message", "_is_streamed", "_transform", "rest")
 
     def __init__(self, transform: BodyTransform, announced: int | None, mode: BodyMode) -> None:
         self._transform = transform
         self._announced = announced
         self._is_one_message = mode in ONE_MESSAGE
         self._is_streamed = mode is BodyMode.FULL_DUPLEX_STREAMED
+        self.rest: bytes | None = None
+        """Once the transform has ended the body early, what each further chunk becomes: nothing."""
 
     def answer(self, proceed: Proceed, headers: Headers) -> Proceed:
         """The answer to the headers: the length of a body that is passed on in parts is not known yet."""
@@ -103,7 +106,10 @@ class TransformedBody:
 
     def pass_on(self, chunk: bytes, end: bool) -> list[Effect]:
         """The answer to one message of the body."""
-        body = self._transform.feed(chunk, end)
+        try:
+            body = self._transform.feed(chunk, end)
+        except EndBody as cut:
+            body, end, self.rest = cut.last, True, b""
         if self._is_streamed:
             return stream(True, body, end) if body or end else []
         if body is chunk:
@@ -116,5 +122,8 @@ class TransformedBody:
 
     def before_trailers(self) -> list[Effect]:
         """What has been held back, now that trailers end the body; only full duplex has a place for it."""
-        rest = self._transform.feed(b"", True)
+        try:
+            rest = self._transform.feed(b"", True)
+        except EndBody as cut:
+            rest = cut.last
         return stream(True, rest, False) if rest and self._is_streamed else []

@@ -103,6 +103,17 @@ class ResponseTrailers(msgspec.Struct):
 Event = RequestHeaders | RequestBody | RequestTrailers | ResponseHeaders | ResponseBody | ResponseTrailers
 
 
+class EndBody(Exception):
+    """Raised by a transform to end the body at once, after ``last``; what would still come is dropped.
+
+    In full duplex the client sees a regular end; STREAMED bodies go on empty until the upstream ends.
+    """
+
+    def __init__(self, last: bytes) -> None:
+        super().__init__()
+        self.last = last
+
+
 class BodyTransform(Protocol):
     """Rewrites one body on its way, chunk by chunk."""
 
@@ -111,7 +122,8 @@ class BodyTransform(Protocol):
 
         Bytes may be held back for a later chunk, all of them only until ``end``, which comes once, if the
         body ends at all. STREAMED bodies that end in trailers have no answer left to carry them: what is
-        held back then is lost. An exception breaks the exchange off, since nobody knows what is missing.
+        held back then is lost. ``EndBody`` ends the body early; any other exception breaks the exchange
+        off, since nobody knows what is missing.
         """
         ...
 

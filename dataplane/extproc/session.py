@@ -401,14 +401,16 @@ class Session:
         mode = self._modes.response
         full_duplex = mode is _FULL_DUPLEX_STREAMED
         if self._response is RESPONSE_COMPLETE:
-            return [] if full_duplex else [AnswerBody(True, UNCHANGED)]
+            rest = None if self._transformed is None else self._transformed.rest
+            return [] if full_duplex else [AnswerBody(True, UNCHANGED, rest)]
         # A buffered body is one message, even when trailers or the part that did not fit follow.
         end = event.end_of_stream or (not full_duplex and mode in ONE_MESSAGE)
         metadata = self._observe(event.body, end)
         if self._transformed is not None:
             effects = self._transformed.pass_on(event.body, end)
-            if not end:
+            if not end and self._transformed.rest is None:
                 return effects
+            metadata = metadata if end else self._observe(b"", True)
             self._complete_response()
             return with_metadata(effects, metadata)
         if not end:

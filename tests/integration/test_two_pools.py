@@ -113,6 +113,23 @@ async def test_without_its_picker_the_open_pool_serves_and_the_closed_one_refuse
             os.kill(gateway.children[f"epp-{pool.name}"].pid or 0, signal.SIGCONT)
 
 
+async def test_a_picker_that_is_killed_and_stays_away_is_done_without_or_refused_for(
+    gateway: Gateway, session: aiohttp.ClientSession
+) -> None:
+    for pool in gateway.plan.pools:
+        child = gateway.children[f"epp-{pool.name}"]
+        child.command = ["sleep", "600"]  # what is started again is no picker
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        while (await ask(gateway, session, "alpha"))[0] != 200:  # noqa: ASYNC110 - health checks take their time
+            await asyncio.sleep(0.1)
+    assert [(await ask(gateway, session, "alpha"))[0] for _ in range(10)] == [200] * 10
+    refused = [await ask(gateway, session, "beta") for _ in range(10)]
+    assert {status for status, _, _ in refused} == {503}
+    assert {document["error"]["code"] for _, document, _ in refused} == {"upstream_unavailable"}
+
+
 async def test_with_every_server_gone_each_pool_refuses_in_the_same_words(
     gateway: Gateway, session: aiohttp.ClientSession
 ) -> None:

@@ -107,7 +107,11 @@ def _access_log(path: Path) -> dict[str, Any]:
 
 
 def _listener(name: str, listener: Listener, access_log: Path) -> dict[str, Any]:
-    routes = [{"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "0s"}}]
+    chosen = {"name": "x-route", "string_match": {"exact": "other"}}
+    routes = [
+        {"match": {"prefix": "/", "headers": [chosen]}, "direct_response": {"status": 418}},
+        {"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "0s"}},
+    ]
     manager = {
         "@type": TYPE + "filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "edge",
@@ -262,6 +266,8 @@ class Upstream:
     def __init__(self) -> None:
         self.seen: list[Message] = []
         self.may_break = asyncio.Event()
+        self.left = 0
+        """Event streams that were given up."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -269,7 +275,9 @@ class Upstream:
                 message = await read_message(reader)
                 self.seen.append(message)
                 path = message.start.split(" ")[1]
-                if path == "/none":
+                if path == "/events":
+                    await self._answer_with_events(writer)
+                elif path == "/none":
                     writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
                 elif path == "/trailers":
                     await self._answer_with_trailers(writer)
@@ -289,6 +297,20 @@ class Upstream:
             pass
         finally:
             writer.close()
+
+    async def _answer_with_events(self, writer: asyncio.StreamWriter) -> None:
+        """Events without end, until nobody listens any more."""
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        for number in range(2000):
+            event = b'data: {"n":%d}\n\n' % number
+            writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await writer.drain()
+            await asyncio.sleep(0.01)
+            if writer.transport.is_closing():
+                self.left += 1
+                return
 
     async def _answer_with_trailers(self, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-end\r\n\r\n3\r\nabc\r\n")
