@@ -24,7 +24,7 @@ from cli.local.plan import make_plan
 from cli.local.screen import GatewayView, addresses
 from cli.local.smoke.runner import run_checks
 from cli.local.tries import tries
-from cli.machine.introduction import introduction, machine_tries
+from cli.machine.introduction import introduction, machine_tries, secrets
 from cli.machine.layout import DEFAULT_WEB_PORT, make_layout
 from cli.machine.machine import Machine
 from cli.machine.smoke.runner import begin_anew, check_machine
@@ -152,7 +152,12 @@ def start_machine(arguments: argparse.Namespace, state: Path, screen: Screen) ->
     gateway_port = 0 if arguments.smoke and arguments.port is None else arguments.port
 
     async def watch(machine: Machine) -> int:
-        await machine.start()
+        try:
+            await machine.start()
+        except BaseException:  # however it ends, nobody will see these again
+            for line in secrets(machine.once):
+                screen.say(line)
+            raise
         screen.busy("")
         screen.introduce(introduction(machine), await machine_tries(machine))
         await screen.watch(MachineView(machine))

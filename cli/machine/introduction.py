@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli import profile
-from cli.machine.machine import Machine
+from cli.machine.machine import Machine, Once
 from cli.terminal import Try
 from dataplane.processes.ports import LOOPBACK
 
@@ -19,23 +19,30 @@ def introduction(machine: Machine) -> str:
     layout, once = machine.layout, machine.once
     gateway = "none; apply a Gateway" if machine.gateway is None else machine.gateway.url
     lines = [f"gateway: {gateway}", f"console: {layout.web}"]
-    if once.password is not None:
+    if once.password is None:
         lines.append(
-            f"  log in as {once.administrator} with this password, which is shown once: {once.password}"
+            f"  log in as {once.administrator} ('pointsman controlplane password' draws another password)"
         )
-    else:
-        lines.append(
-            f"  log in as {once.administrator} ('pointsman controlplane password' gives another password)"
-        )
-    if once.keys:
-        lines.append("keys of the examples' tenants, shown once:")
-        lines += [f"  {name}: {key}" for name, key in once.keys.items()]
     lines += [
+        *secrets(once),
         f"API: {layout.web}/api/v1/schema describes it; commands on this machine find it by {layout.profile}",
         f"logs: {layout.logs}",
         "Ctrl-C stops everything.",
     ]
     return "\n".join(lines)
+
+
+def secrets(once: Once) -> list[str]:
+    """What a first start shows and no other."""
+    lines = []
+    if once.password is not None:
+        lines.append(
+            f"  log in as {once.administrator} with this password, which is shown once: {once.password}"
+        )
+    if once.keys:
+        lines.append("keys of the examples' tenants, shown once:")
+        lines += [f"  {name}: {key}" for name, key in once.keys.items()]
+    return lines
 
 
 def program(machine: Machine) -> str:
@@ -67,12 +74,15 @@ async def machine_tries(machine: Machine) -> Sequence[Try]:
     pickers = await machine.api.rows("endpointpickerconfigs")
     if pickers:
         name = pickers[0]["metadata"]["name"]
-        change = "sed 's/weight: 2$/weight: 5/'"
+        change = "sed '0,/weight: 2$/s//weight: 5/'"
         found += [
             (
-                f"let waiting requests count more in {name}, while it serves; see who runs it; go back",
+                f"let waiting requests count more in {name}, while it serves",
                 f"{pointsman} get endpointpickerconfigs {name} | {change} | {pointsman} apply -",
             ),
-            ("", f"{pointsman} rollout status {name}; {pointsman} rollout back {name}"),
+            (
+                "who runs that, and back again",
+                f"{pointsman} rollout status {name}; {pointsman} rollout back {name}",
+            ),
         ]
     return found
