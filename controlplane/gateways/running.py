@@ -2,7 +2,8 @@
 
 Envoy keeps nothing on disk. So beside it a second subscription keeps the whole gateway as one configuration
 in a file, replaced with every change. Envoy is started towards the control plane when that answers, or when
-there is no such file; otherwise from the file, and started anew towards the control plane once that is back.
+there is no such file; otherwise from the file. Once the control plane is back another Envoy is started beside
+it, on the same port, and when that listens the first one takes no more connections and ends.
 Everything runs on the event loop's thread; nothing here needs the database.
 """
 
@@ -13,12 +14,16 @@ import contextlib
 import json
 import os
 import random
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import aiohttp
+
 from controlplane.xds.envoy.bootstrap import (
+    LOOPBACK,
     ControlPlaneAddress,
     EnvoyIdentity,
     bootstrap,
@@ -36,9 +41,15 @@ from dataplane.xds.transport import AdsStream, ServerAddress
 
 LAST_GOOD: Final = "last-good.json"
 BOOTSTRAP: Final = "bootstrap.json"
+ALONE: Final = "alone.json"
 ANSWER_S: Final = 3.0
 """How long the control plane may take to answer before Envoy starts from the file."""
-LOOK_S: Final = 0.5
+LOOK_S: Final = 0.2
+ADMIN_S: Final = 5.0
+TAKE_OVER_S: Final = 30.0
+"""How long a new Envoy may take until it listens."""
+DRAIN_S: Final = 10.0
+"""What requests under way have to finish when another Envoy takes over."""
 AGAIN_S: Final = 0.5
 """Pause before an Envoy that has ended is started again."""
 
@@ -96,34 +107,72 @@ class GatewayRunner:
             while True:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._client.heard.wait(), ANSWER_S)
-                await self._run_once(from_file=not self._client.connected and self._last_good.exists())
+                if not self._client.connected and self._last_good.exists():
+                    await self._run_from_file()
+                else:
+                    await self._run_connected()
                 await asyncio.sleep(AGAIN_S)
         finally:
             await self._client.stop()
 
-    async def _run_once(self, *, from_file: bool) -> None:
-        """One Envoy, until it ends or should be another one."""
-        options = self._options
-        if from_file:
-            static = json.loads(await aside(self._last_good.read_bytes))
-            document = without_control_plane(options.envoy, static)
-        else:
-            document = bootstrap_of(options)
-        file = options.folder / BOOTSTRAP
-        await aside(lambda: write_private(file, json.dumps(document).encode()))
-        child = Child("envoy", options.command(file), options.folder, self._say)
+    async def _run_connected(self, before: Child | None = None, admin: str = "") -> None:
+        """An Envoy that its control plane tells everything, until it ends.
+
+        It takes over from ``before``, which tells how it fares at the socket ``admin``.
+        """
+        child = await self._start("envoy", BOOTSTRAP, bootstrap_of(self._options))
         try:
-            await child.start()
-            where = f"{self._last_good}, as the control plane is away" if from_file else "the control plane"
-            self._say(f"Envoy of gateway {options.envoy.gateway} runs by {where}")
+            self._say(f"Envoy of gateway {self._options.envoy.gateway} runs by the control plane")
+            if before is not None:
+                await self._hand_over(child, admin)
+                await before.stop()
+            await asyncio.wait((child.failed,))
+            self._say(f"{child.failed.result()}\n{child.tail()}")
+        finally:
+            await child.stop()
+
+    async def _run_from_file(self) -> None:
+        """An Envoy that knows everything, until it ends or the control plane is back."""
+        with tempfile.TemporaryDirectory(prefix="pointsman-") as folder:  # paths of sockets must be short
+            await self._run_alone(f"{folder}/admin")
+
+    async def _run_alone(self, admin: str) -> None:
+        static = json.loads(await aside(self._last_good.read_bytes))
+        child = await self._start(
+            "envoy-alone", ALONE, without_control_plane(self._options.envoy, static, admin)
+        )
+        try:
+            self._say(f"the control plane is away: Envoy runs by {self._last_good}")
             while not child.failed.done():
                 await asyncio.sleep(LOOK_S)
-                if from_file and self._client.connected:
-                    self._say("the control plane is back: Envoy is started anew")
+                if self._client.connected:
+                    await self._run_connected(child, admin)
                     return
             self._say(f"{child.failed.result()}\n{child.tail()}")
         finally:
             await child.stop()
+
+    async def _start(self, name: str, file: str, document: Mapping[str, object]) -> Child:
+        path = self._options.folder / file
+        await aside(lambda: write_private(path, json.dumps(document).encode()))
+        child = Child(name, self._options.command(path), self._options.folder, self._say)
+        await child.start()
+        return child
+
+    async def _hand_over(self, child: Child, admin: str) -> None:
+        """Once the new Envoy listens, have the other take no more connections and finish its requests."""
+        socket = aiohttp.UnixConnector(admin)
+        timeout = aiohttp.ClientTimeout(total=ADMIN_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as new,
+            aiohttp.ClientSession(connector=socket, timeout=timeout) as old,
+        ):
+            ready = f"http://{LOOPBACK}:{self._options.envoy.admin_port}/listeners"
+            await _until(lambda: _says(new, ready, "public"), child, TAKE_OVER_S)
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                await old.post("http://envoy/drain_listeners")
+            idle = "http://envoy/stats?filter=^http.public.downstream_rq_active$"
+            await _until(lambda: _says(old, idle, "active: 0"), child, DRAIN_S)
 
     async def _judge(self, type_url: str, held: Held) -> Sequence[ConfigError]:
         """Put a set into the file; a gateway that is gone takes it along."""
@@ -138,6 +187,22 @@ class GatewayRunner:
         except (ConfigError, ValueError, OSError) as error:
             return [ConfigError(str(error), path=self._options.envoy.gateway)]
         return ()
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], child: Child, longest_s: float) -> None:
+    """Wait until something holds, the process has ended, or the time is up."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(longest_s):
+            while not child.failed.done() and not await holds():  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(LOOK_S)
+
+
+async def _says(session: aiohttp.ClientSession, url: str, text: str) -> bool:
+    try:
+        async with session.get(url) as answer:
+            return text in await answer.text()
+    except (aiohttp.ClientError, TimeoutError):
+        return False
 
 
 def write_private(path: Path, data: bytes) -> None:

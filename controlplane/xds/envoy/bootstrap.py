@@ -60,9 +60,12 @@ def bootstrap(envoy: EnvoyIdentity, server: ControlPlaneAddress) -> dict[str, An
     }
 
 
-def without_control_plane(envoy: EnvoyIdentity, static: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a gateway that is known as a whole (``resources.static_configuration``)."""
-    return {**identified(envoy), **static}
+def without_control_plane(envoy: EnvoyIdentity, static: Mapping[str, Any], admin: str) -> dict[str, Any]:
+    """The same of a gateway that is known as a whole (``resources.static_configuration``).
+
+    ``admin`` is the path of a socket: the port is left to the Envoy that takes over.
+    """
+    return {**identified(envoy), "admin": {"address": {"pipe": {"path": admin, "mode": 0o600}}}, **static}
 
 
 def identified(envoy: EnvoyIdentity) -> dict[str, Any]:

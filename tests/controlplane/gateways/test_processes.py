@@ -197,7 +197,13 @@ def test_a_gateway_follows_its_documents_refuses_what_it_cannot_do_and_outlives_
         with plant.envoy():
             plant.until("llama", 200)
             assert plant.ask("qwen")[0] == 404
+            seen: set[int] = set()
+
+            def takes_over() -> bool:
+                seen.add(plant.ask("llama")[0])
+                return plant.ask("gemma")[0] == 200
+
             with plant.xds():
                 plant.apply(pool("c", "gemma"))
-                plant.until("gemma", 200)
-                assert plant.ask("llama")[0] == 200
+                wait_until(takes_over, plant.logs)
+            assert seen == {200}
