@@ -13,9 +13,9 @@ from cryptography.fernet import Fernet
 from controlplane.core.documents import apply, export
 from controlplane.core.errors import ConflictError, ForbiddenError, InvalidError
 from controlplane.core.models import AuditEntry
-from controlplane.core.roles import Role
+from controlplane.core.roles import Actor, Role
 from controlplane.core.users import SYSTEM
-from controlplane.providers import encryption
+from controlplane.providers import credentials, encryption
 from controlplane.providers.credentials import CredentialService, rotate_key
 from controlplane.providers.models import ProviderCredential
 from tests.support.controlplane import CREDENTIAL, OPERATOR, PROVIDER, VIEWER, client, example
@@ -192,3 +192,25 @@ def test_a_file_that_is_no_key_file_is_told_and_nothing_written(
     assert said in answer.json()["message"]
     assert not ProviderCredential.objects.exists()
     assert keys_file.read_text() == text
+
+
+def test_a_rotation_that_is_killed_loses_nothing_and_the_next_one_ends_it(
+    keys_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(OPERATOR, [with_secret()])
+    first = keys_file.read_text().split()
+    with monkeypatch.context() as patch:
+        patch.setattr(credentials, "_encrypt_all", killed)
+        with pytest.raises(KeyboardInterrupt):
+            rotate_key(SYSTEM)
+    assert keys_file.read_text().split()[1:] == first
+    assert held() == SECRET
+    assert rotate_key(SYSTEM) == 1
+    present = keys_file.read_text().split()[0]
+    token = ProviderCredential.objects.get().secret
+    assert Fernet(present).decrypt(token) == SECRET.encode()
+    assert present not in first
+
+
+def killed(actor: Actor) -> int:
+    raise KeyboardInterrupt
