@@ -45,6 +45,7 @@ async def test_scraping_begins_and_ends_with_the_first_and_the_last_reader(tmp_p
         config.write_text(CONFIG.format(scorer="active-request-scorer"))
         assert await picker.reloader.reload() == []
         assert not picker.table.fresh.any()
+        await asyncio.sleep(0.1)  # what was sent before has arrived by then
         asked = len(server.requests)
         await asyncio.sleep(0.3)
         assert len(server.requests) == asked
