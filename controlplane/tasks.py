@@ -13,10 +13,29 @@ import warnings
 from typing import Any, Final
 
 from celery import bootsteps
-from celery.beat import EmbeddedService, Scheduler
+from celery.beat import EmbeddedService, Scheduler, SchedulingError
 from celery.exceptions import SecurityWarning
 
 from controlplane.celery import app
+
+log = logging.getLogger(__name__)
+
+
+class Timetable(Scheduler):
+    """Says once that messages cannot be sent, and not with every turn of every task."""
+
+    _is_away = False
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Send one task; its next turn comes whether that works or not."""
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except SchedulingError as error:
+            if not self._is_away:
+                log.warning("no task is started: %s", error)
+            self._is_away = True
+        else:
+            self._is_away = False
 
 
 class Clock(bootsteps.StartStopStep):
@@ -28,7 +47,7 @@ class Clock(bootsteps.StartStopStep):
 
     def start(self, parent: Any) -> None:
         """Begin; a task whose turn has come is sent at once."""
-        self._service = EmbeddedService(app, thread=True, scheduler_cls=Scheduler)
+        self._service = EmbeddedService(app, thread=True, scheduler_cls=Timetable)
         self._service.start()
 
     def stop(self, parent: Any) -> None:
