@@ -72,7 +72,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     """Print the newest rollout."""
     found = call(arguments, "GET", _address(arguments, "rollout"))
     _print(found)
-    print(f"active revision: {found['active']}")
+    print(f"active revision: {_or_none(found['active'])}")
     print(f"{found['workersApplied']} of {found['workersPresent']} workers run it")
     for worker in found["workers"]:
         gone = "" if worker["present"] else ", gone"
@@ -89,7 +89,7 @@ def _show_plan(arguments: argparse.Namespace) -> int:
     query = urllib.parse.urlencode({name: value for name, value in asked.items() if value is not None})
     plan = call(arguments, "GET", _address(arguments, f"plan?{query}"))
     pools = ", ".join(plan["pools"]) or "none"
-    print(f"revision {plan['revision']} for the pools {pools}; active: {plan['active']}")
+    print(f"revision {plan['revision']} for the pools {pools}; active: {_or_none(plan['active'])}")
     for change in plan["changes"]:
         print(f"    {change['path']}: {shown(change['before'])} -> {shown(change['after'])}")
     for warning in plan["warnings"]:
@@ -97,6 +97,10 @@ def _show_plan(arguments: argparse.Namespace) -> int:
     for worker in plan["workers"]:
         print(f"  {worker['worker']} ({worker['pool']}): {'first' if worker['first'] else 'after promotion'}")
     return 0
+
+
+def _or_none(number: int | None) -> str:
+    return "none yet" if number is None else str(number)
 
 
 def _order(arguments: argparse.Namespace, order: str, body: dict[str, Any]) -> int:

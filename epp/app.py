@@ -39,7 +39,7 @@ from dataplane.files import FileSignature, read_regular_file
 from dataplane.observability import logs
 from dataplane.server_tls import TlsOptions
 from epp.admin import AdminPages, AdminServer
-from epp.assembly import Assembler, bequeath, close_plugins
+from epp.assembly import Assembler, Assembly, bequeath, close_plugins
 from epp.datalayer.report import describe_endpoints
 from epp.decisions import DecisionLog
 from epp.explain.policy import ExplainPolicy
@@ -52,6 +52,7 @@ from epp.metrics import EppMetrics
 from epp.objects.snapshot import ObjectHolder
 from epp.objects.source import object_source, own_id
 from epp.options import EppOptions
+from epp.received import Given, kept_configuration
 from epp.reload import STOPPING, Reloader, revision_of
 from epp.resilience.guard import Guard
 from epp.telemetry import publisher
@@ -161,13 +162,15 @@ class Picker:
         )
         self._config_seen = FileSignature.of(options.config_file)
         """The configuration file before it was read: a change while the picker starts is seen later."""
-        text = read_config(options)
-        revision = revision_of(text)
-        self.current = self.assembler.assemble(self._load(text), revision, None)
+        self._is_started = False
+        """Whether scrapers and discoveries run."""
+        self.current, given = self._first(kept_configuration(options))
         self.assembler.connect(self.current)
         self.guard.configure(self.current.graph.config.resilience)
-        self.reloader = Reloader(lambda: read_config(options), self._apply, revision, self.metrics.numbers)
-        self.object_source = object_source(options, self.objects, self.metrics.numbers, self.handle.rng)
+        self.reloader = self._reloader(given)
+        self.object_source = object_source(
+            options, self.objects, self.metrics.numbers, self.handle.rng, self.reloader.take
+        )
         self.usage = usage_log(options, self.metrics.numbers)
         self.handler = PickerHandler(
             self.current.director,
@@ -213,6 +216,30 @@ class Picker:
             lambda: self.reloader.revision,
         )
 
+    def _first(self, kept: Given | None) -> tuple[Assembly, Given | None]:
+        """The configuration to start with: the control plane's last good one, else that of the flags."""
+        if kept is not None:
+            try:
+                return self.assembler.assemble(self._load(kept.text), kept.revision, None), kept
+            except ConfigError as error:
+                log.warning("the control plane's last configuration %s is not used: %s", kept.revision, error)
+        text = read_config(self.options)
+        return self.assembler.assemble(self._load(text), revision_of(text), None), None
+
+    def _reloader(self, given: Given | None) -> Reloader:
+        return Reloader(
+            lambda: read_config(self.options),
+            self._apply,
+            self.current.revision,
+            self.metrics.numbers,
+            given=given,
+            relabel=self._relabel,
+        )
+
+    def _relabel(self, revision: str) -> None:
+        """What runs is the text of another revision as well."""
+        self.handler.director.revision = revision
+
     def _load(self, text: bytes) -> PluginGraph:
         return load_graph(
             text,
@@ -241,10 +268,12 @@ class Picker:
             log.warning("%s", warning)
         if new.scraper is not old.scraper:
             old.scraper.stop()
-            new.scraper.start()
+            if self._is_started:
+                new.scraper.start()
         if new.discovery is not old.discovery:
             await old.discovery.stop()
-            new.discovery.start()
+            if self._is_started:
+                new.discovery.start()
         await close_plugins(old.graph)
 
     def _ext_proc_server(self) -> ExtProcServer:
@@ -323,6 +352,7 @@ class Picker:
             await self.admin.start()
             await self.health_server.start()
             await self.server.start()
+            self._is_started = True
             self.current.scraper.start()
             self.current.discovery.start()
         except BaseException:

@@ -74,7 +74,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("config-text", Kind.TEXT, "", "the EndpointPickerConfig itself"),
     Flag("watch-config", Kind.SWITCH, "true", "take a changed --config-file without a restart"),
     Flag("objects-file", Kind.TEXT, "", "file or folder with objectives and model rewrites, watched"),
-    Flag("xds-server", Kind.TEXT, "", "host:port of a control plane that sends the objects"),
+    Flag("xds-server", Kind.TEXT, "", "host:port of a control plane that sends objects and configuration"),
     Flag("xds-token-file", Kind.TEXT, "", "file with the API token for the control plane"),
     Flag("xds-ca", Kind.TEXT, "", "authorities of the control plane's certificate, PEM; empty = no TLS"),
     Flag("xds-cert", Kind.TEXT, "", "certificate shown to the control plane, PEM file"),

@@ -1,9 +1,11 @@
-"""Follows the configuration file: a changed file becomes the running configuration, or changes nothing.
+"""Follows the configuration: a changed text becomes the running configuration, or changes nothing.
 
 One reload at a time reads the text, hands it to ``apply`` and remembers how it went. ``apply`` either puts
 the new configuration in place completely or raises; then the running one stays, and the reason is kept for
 the admin page, the metrics and the log until a reload succeeds. A text that is already running is not
 applied again, so touching the file costs nothing.
+
+What a control plane has sent stands in the place of the file until it says otherwise.
 
 The file is looked at once in ``POLL_S`` and must look the same in two looks before it is read, so that a
 half-written file is left alone. SIGHUP and the admin page reload at once.
@@ -16,7 +18,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +27,7 @@ from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.observability.exposition import MetricSet
+from epp.received import Given
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +59,15 @@ class Reloader:
         revision: str,
         metrics: MetricSet,
         *,
+        given: Given | None = None,
+        relabel: Callable[[str], None] = lambda _: None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        """``given`` is what runs, if a control plane's; ``relabel`` hears that it is called otherwise."""
         self._read = read
+        self._given = given
+        self._digest = revision if given is None else revision_of(given.text)
+        self._relabel = relabel
         self._apply = apply
         self._wall_clock = wall_clock
         self._lock = asyncio.Lock()
@@ -96,27 +105,48 @@ class Reloader:
         async with self._lock:
             if self.stopped:
                 return [STOPPING]
-            self.refused_revision = ""
-            try:
+            return [str(error) for error in await self._attempt(is_still)][:MAX_PROBLEMS]
+
+    async def take(self, given: Given | None) -> Sequence[ConfigError]:
+        """Run a control plane's text from now on; None: that of the file again. Why not, if it is refused."""
+        async with self._lock:
+            if self.stopped:
+                return [ConfigError(STOPPING)]
+            before, self._given = self._given, given
+            errors = await self._attempt(None)
+            if errors:
+                self._given = before
+            return errors
+
+    async def _attempt(self, is_still: Callable[[], bool] | None) -> Sequence[ConfigError]:
+        self.refused_revision = ""
+        try:
+            if self._given is not None:
+                text, revision = self._given
+            else:
                 text = await aside(self._read)
                 if is_still is not None and not await aside(is_still):
                     return []
                 revision = revision_of(text)
-                if revision == self.revision:
-                    self._done("unchanged", [])
-                    return []
-                self.refused_revision = revision
-                await self._apply(text, revision)
-            except ConfigErrors as errors:
-                return self._done("refused", [str(error) for error in errors.errors])
-            except ConfigError as error:
-                return self._done("refused", [str(error)])
-            except Exception as error:  # a defect of ours must not cost the running configuration
-                log.exception("a reload failed")
-                return self._done("failed", [f"internal error: {error}"])
-            self.revision, self.applied_at, self.refused_revision = revision, self._wall_clock(), ""
-            log.info("configuration %s is running", revision)
-            return self._done("applied", [])
+            digest = revision_of(text)
+            if digest == self._digest:
+                if revision != self.revision:
+                    self.revision = revision
+                    self._relabel(revision)
+                return self._done("unchanged", [])
+            self.refused_revision = revision
+            await self._apply(text, revision)
+        except ConfigErrors as errors:
+            return self._done("refused", errors.errors)
+        except ConfigError as error:
+            return self._done("refused", [error])
+        except Exception as error:  # a defect of ours must not cost the running configuration
+            log.exception("a reload failed")
+            return self._done("failed", [ConfigError(f"internal error: {error}")])
+        self.revision, self.applied_at, self.refused_revision = revision, self._wall_clock(), ""
+        self._digest = digest
+        log.info("configuration %s is running", revision)
+        return self._done("applied", [])
 
     def watch(self, file: str, applied: FileSignature) -> None:
         """Reload whenever the file is another than the one ``applied``, on the running event loop."""
@@ -151,11 +181,11 @@ class Reloader:
                 applied = seen
                 await self.reload(partial(_looks, file, seen))
 
-    def _done(self, outcome: str, problems: list[str]) -> list[str]:
+    def _done(self, outcome: str, errors: Sequence[ConfigError]) -> Sequence[ConfigError]:
         self._outcomes.child(outcome).value += 1
-        self.problems = problems[:MAX_PROBLEMS]
+        self.problems = [str(error) for error in errors[:MAX_PROBLEMS]]
         for problem in self.problems:
             log.error(
                 "the new configuration is refused, the running one (%s) stays: %s", self.revision, problem
             )
-        return self.problems
+        return errors

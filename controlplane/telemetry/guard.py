@@ -37,7 +37,7 @@ def observe(client: Any) -> int:
         revision = revision_of(rollout.revision.content.encode())
         for name in rollout.acks.filter(outcome=Outcome.APPLIED).values_list("worker", flat=True):
             summary = said.get(name)
-            if summary is not None and summary.revision == revision:
+            if summary is not None and summary.revision.rpartition("@")[2] == revision:
                 workers.observe(
                     SYSTEM,
                     name,

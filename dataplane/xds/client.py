@@ -79,7 +79,8 @@ class XdsClient:
         self.refusal: Refusal | None = None
         """What was wrong with the last set, if it was refused."""
         self.heard = asyncio.Event()
-        """Set when the first set has been judged."""
+        """Set when a set of each type has been judged."""
+        self._judged: set[str] = set()
 
     def start(self) -> None:
         """Begin, on the running loop."""
@@ -149,7 +150,9 @@ class XdsClient:
             answer = self._subscriber.accept(offer)
             self.refusal = None
             await self._keep(offer)
-        self.heard.set()
+        self._judged.add(offer.type_url)
+        if self._judged >= self._subscriber.types:
+            self.heard.set()
         return answer
 
     async def _keep(self, offer: Offer) -> None:

@@ -44,6 +44,11 @@ class Subscriber:
         """Whether this stream has heard who we are."""
 
     @property
+    def types(self) -> frozenset[str]:
+        """What is subscribed to."""
+        return frozenset(self._wants)
+
+    @property
     def held(self) -> Mapping[str, Held]:
         """Type -> what is in use."""
         return self._held

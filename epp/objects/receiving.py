@@ -1,4 +1,4 @@
-"""Keeps the objects that requests are judged by equal to what a control plane says of the pool.
+"""Keeps objects and the configuration equal to what a control plane says of the pool and of this picker.
 
 The last good set is on disk: a picker starts from it at once, and asks the control plane for what is newer
 while it serves. Without one it waits for the control plane for a moment, and then goes on without objects.
@@ -18,7 +18,7 @@ from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
 from dataplane.xds.client import XdsClient
 from dataplane.xds.codec import unwrapped
-from dataplane.xds.messages import POOL_OBJECTS, Node
+from dataplane.xds.messages import PICKER_CONFIG, POOL_OBJECTS, Node
 from dataplane.xds.store import Store
 from dataplane.xds.subscriber import Held, Subscriber
 from dataplane.xds.transport import AdsStream, ServerAddress
@@ -28,6 +28,8 @@ from epp.objects.keeping import MAX_SAID, ObjectKeeper
 from epp.objects.received import read_received
 from epp.objects.schema import POOL_GROUP
 from epp.objects.snapshot import ObjectHolder, PoolObjects
+from epp.objects.source import TakeConfiguration
+from epp.received import read_set
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class ObjectReceiver:
         cache: str,
         holder: ObjectHolder,
         metrics: MetricSet,
+        take: TakeConfiguration,
         *,
         rng: random.Random,
         first_wait_s: float = FIRST_WAIT_S,
@@ -56,6 +59,7 @@ class ObjectReceiver:
         self._store = Store(cache, node.cluster) if cache else None
         self._scope = Scope(node.cluster, POOL_GROUP)
         self._keeper = ObjectKeeper(holder, metrics)
+        self._take = take
         self._rng = rng
         self._first_wait_s = first_wait_s
         self._client: XdsClient | None = None
@@ -71,18 +75,20 @@ class ObjectReceiver:
         """Take what is on disk and begin to listen. ``ConfigError`` for what an operator must mend."""
         await aside(self._server.check)
         held = await self._cached()
-        subscriber = Subscriber(self._node, {POOL_OBJECTS: (self._node.cluster,)}, held)
+        wanted = (self._node.cluster,)
+        subscriber = Subscriber(self._node, {POOL_OBJECTS: wanted, PICKER_CONFIG: wanted}, held)
         self._client = XdsClient(
             subscriber, lambda: AdsStream.open(self._server), self._judge, self._store, rng=self._rng
         )
         self._client.start()
         if held:
-            log.info("starting with the objects of version %s from disk", held[POOL_OBJECTS].version)
+            versions = ", ".join(str(each.version) for each in held.values())
+            log.info("starting with what the control plane sent last, versions %s from disk", versions)
             return
         try:
             await asyncio.wait_for(self._client.heard.wait(), self._first_wait_s)
         except TimeoutError:
-            log.warning("the control plane has said nothing yet: serving without objects until it does")
+            log.warning("the control plane has said nothing yet: serving without it until it does")
 
     async def _cached(self) -> Mapping[str, Held]:
         """What is on disk and still good, put into use."""
@@ -90,17 +96,18 @@ class ObjectReceiver:
         if store is None:
             return {}
         try:
-            held = (await aside(store.load)).get(POOL_OBJECTS)
+            found = await aside(store.load)
         except ConfigError as error:
             self._cache_failure = str(error)
             log.warning("starting without the last good objects: --xds-cache %s", error)
             return {}
-        if held is None or await self._judge(POOL_OBJECTS, held):
-            return {}
-        return {POOL_OBJECTS: held}
+        kinds = [kind for kind in (PICKER_CONFIG, POOL_OBJECTS) if kind in found]
+        return {kind: found[kind] for kind in kinds if not await self._judge(kind, found[kind])}
 
     async def _judge(self, type_url: str, held: Held) -> Sequence[ConfigError]:
         """Put a set into use, or say what is wrong with it."""
+        if type_url == PICKER_CONFIG:
+            return await self._configure(held)
         earlier = self._keeper.reading
         try:
             reading, snapshot, problems = await aside(lambda: self._read(held, earlier))
@@ -113,6 +120,17 @@ class ObjectReceiver:
             return problems
         self._keeper.apply(reading, snapshot)
         return ()
+
+    async def _configure(self, held: Held) -> Sequence[ConfigError]:
+        """Run the configuration of a set; that of the flags when the control plane has none."""
+        if not held.resources:
+            return await self._take(None)
+        try:
+            payload = unwrapped(held.resources[0].value)
+            given = read_set(payload)
+        except ConfigError as error:
+            return [error]
+        return await self._take(given)
 
     def _read(self, held: Held, earlier: Reading) -> Judged:
         named = [each for each in held.resources if each.name == self._node.cluster]

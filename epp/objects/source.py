@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
 from epp.objects.documents import Scope
 from epp.objects.files import ObjectFiles
 from epp.objects.following import ObjectFollower
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
+from epp.received import Given
+
+TakeConfiguration = Callable[[Given | None], Awaitable[Sequence[ConfigError]]]
+"""Runs a configuration, None: that of the flags; or says what is wrong with it."""
 
 
 class ObjectSource(Protocol):
@@ -36,9 +41,13 @@ class ObjectSource(Protocol):
 
 
 def object_source(
-    options: EppOptions, holder: ObjectHolder, metrics: MetricSet, rng: random.Random
+    options: EppOptions,
+    holder: ObjectHolder,
+    metrics: MetricSet,
+    rng: random.Random,
+    take: TakeConfiguration,
 ) -> ObjectSource | None:
-    """What the flags name; None = there are no objects."""
+    """What the flags name; None = there are no objects. ``take`` runs configurations of the control plane."""
     if options.objects_file:
         scope = Scope(options.pool_name, options.pool_group, options.pool_namespace)
         return ObjectFollower(ObjectFiles(options.objects_file, scope), holder, metrics)
@@ -57,7 +66,7 @@ def object_source(
         key_file=options.xds_key,
     )
     node = Node(options.xds_node_id or own_id(options), options.pool_name, {"component": "epp"})
-    return ObjectReceiver(server, node, options.xds_cache, holder, metrics, rng=rng)
+    return ObjectReceiver(server, node, options.xds_cache, holder, metrics, take, rng=rng)
 
 
 def own_id(options: EppOptions) -> str:

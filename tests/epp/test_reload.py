@@ -11,6 +11,7 @@ from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.observability.exposition import MetricSet
+from epp.received import Given
 from epp.reload import Reloader, revision_of
 
 
@@ -193,3 +194,27 @@ async def test_a_file_written_while_it_is_read_is_read_again_when_it_is_whole(tm
     finally:
         await source.reloader.stop()
     assert source.applied == [b"two: [a, b]"]
+
+
+async def test_what_a_control_plane_gives_stands_in_the_place_of_the_file_until_it_gives_nothing() -> None:
+    source = Source()
+    labels: list[str] = []
+    taken: list[str] = []
+
+    async def apply(text: bytes, revision: str) -> None:
+        taken.append(revision)
+        if text.startswith(b"bad"):
+            raise ConfigErrors([ConfigError("wrong", path="a"), ConfigError("worse", path="b")])
+
+    reloader = Reloader(lambda: source.text, apply, revision_of(b"one"), MetricSet(), relabel=labels.append)
+    assert list(await reloader.take(Given(b"two", "chat/1@x"))) == []
+    source.text = b"three"
+    assert (await reloader.reload(), reloader.revision) == ([], "chat/1@x")
+    refused = await reloader.take(Given(b"bad", "chat/2@y"))
+    assert [(error.path, error.message) for error in refused] == [("a", "wrong"), ("b", "worse")]
+    assert (reloader.revision, reloader.refused_revision) == ("chat/1@x", "chat/2@y")
+    assert (await reloader.reload(), reloader.problems) == ([], [])
+    assert list(await reloader.take(Given(b"two", "chat/3@x"))) == []
+    assert (reloader.revision, labels, taken) == ("chat/3@x", ["chat/3@x"], ["chat/1@x", "chat/2@y"])
+    assert list(await reloader.take(None)) == []
+    assert (reloader.revision, taken[2:]) == (revision_of(b"three"), [revision_of(b"three")])

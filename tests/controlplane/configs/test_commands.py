@@ -27,7 +27,7 @@ def test_a_rollout_is_planned_started_halted_and_told(served: Command) -> None:
         "pointsman rollout: error: EndpointPickerConfig standard was never published\n"
     )
     assert served.says("rollout", "start", "standard", "--dry-run").splitlines()[0] == (
-        "revision 1 for the pools pool; active: None"
+        "revision 1 for the pools pool; active: none yet"
     )
     started = served.says(
         "rollout", "start", "standard", "--canary", "10%", "--max-error-share", "0.05", "--min-requests", "9"
@@ -35,7 +35,7 @@ def test_a_rollout_is_planned_started_halted_and_told(served: Command) -> None:
     assert started == "rollout 1 of revision 1, canary 10% is canary\n"
     assert served.says("rollout", "status", "standard").splitlines() == [
         "rollout 1 of revision 1, canary 10% is canary",
-        "active revision: None",
+        "active revision: none yet",
         "0 of 0 workers run it",
     ]
     halted = served.says("rollout", "halt", "standard", "--reason", "not today")

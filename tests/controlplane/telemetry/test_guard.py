@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import redis
 
-from controlplane.configs import rollouts, workers
+from controlplane.configs import asking, rollouts, workers
 from controlplane.configs.models import Rollout
 from controlplane.configs.rollout import Canary, Guard, Stage
 from controlplane.configs.rollouts import Wish
@@ -45,7 +45,7 @@ def test_a_rollout_that_costs_requests_is_halted_by_what_its_worker_says(bus: re
     assert tasks.guard() == 0
     PickerConfigService().create(OPERATOR, picker_config())
     rollouts.publish(OPERATOR, "standard", Wish(canary=Canary(count=1), guard=Guard(0.1, 50)))
-    found = workers.desired(WORKER, "pool", "w1")
+    found = asking.desired(WORKER, "pool", "w1")
     assert found is not None
     revision = revision_of(found.content.encode())
     say(bus, revision=revision, revision_requests=100, revision_errors=100)

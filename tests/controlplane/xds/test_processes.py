@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from controlplane.xds.subscriptions import MAX_TYPES
-from dataplane.xds.messages import Node, Request
+from dataplane.xds.messages import POOL_OBJECTS, Node, Request
 from dataplane.xds.transport import AdsStream, ServerAddress, StreamError
 from tests.support.black_box import Pod, Site
 from tests.support.certificates import write_certificate
@@ -71,12 +71,12 @@ class Plant:
         self.server.process.kill()
         self.server.process.wait()
 
-    def picker(self, *more: str) -> Site:
-        folder = self.folder / "picker"
+    def picker(self, *more: str, name: str = "picker-1") -> Site:
+        folder = self.folder / name
         folder.mkdir(exist_ok=True)
         flags = [
             *("--xds-server", f"127.0.0.1:{self._port}", "--xds-token-file", str(self.token)),
-            *("--xds-cache", str(folder / "last-good"), "--xds-node-id", "picker-1", *more),
+            *("--xds-cache", str(folder / "last-good"), "--xds-node-id", name, *more),
         ]
         return Site(folder, Pod(), flags=flags)
 
@@ -127,12 +127,17 @@ async def priority(site: Site, name: str) -> int:
     return int(record["priority"])
 
 
+def said_of(worker: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The last answer about a type; empty before there is one."""
+    return next((each for each in worker["types"] if each["type"] == kind), {})
+
+
 async def answered(plant: Plant, version: str, outcome: str, **also: Any) -> dict[str, Any]:
     """The worker, once the API shows that its last answer is this; an empty version is any."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             worker = await plant.worker()
-            last = worker["types"][0] if worker["types"] else {}
+            last = said_of(worker, POOL_OBJECTS)
             fits = last.get("outcome") == outcome and version in {"", last["version"]}
             if fits and all(worker[name] == value for name, value in also.items()):
                 return worker
@@ -147,7 +152,7 @@ async def test_what_is_applied_reaches_a_running_picker_and_its_answer_comes_bac
         assert page["controlPlane"]["connected"] is True
         assert page["objectives"][0]["file"] == "control plane"
         assert await priority(site, "gold") == 10
-        (used,) = page["controlPlane"]["versions"].values()
+        used = page["controlPlane"]["versions"][POOL_OBJECTS]
         worker = await answered(plant, used, "ack", connected=True)
         assert (worker["id"], worker["pool"], worker["user"]) == ("picker-1", "pool", "pickers")
         assert await site.sample("pointsman_epp_control_plane_connected") == 1
@@ -163,15 +168,16 @@ async def test_a_set_that_a_picker_refuses_is_shown_with_its_paths_and_changes_n
         spoil(plant.folder, '"high"')
         worker = await answered(plant, "", "nack")
         told = {"path": "documents[0].spec.priority", "message": "expected int, got str"}
-        nack = worker["types"][0]
+        nack = said_of(worker, POOL_OBJECTS)
         assert nack["problems"] == [told]
-        assert nack["inUse"] == worker["answers"][1]["version"]
+        earlier = [each for each in worker["answers"] if each["type"] == POOL_OBJECTS]
+        assert nack["inUse"] == earlier[1]["version"]
         page = await objects(site)
         assert has(("gold", 10))(page)
         assert "documents[0].spec.priority: expected int, got str" in page["problems"][0]
         assert await priority(site, "gold") == 10
         spoil(plant.folder, "30")
-        (used,) = (await until(site, has(("gold", 30))))["controlPlane"]["versions"].values()
+        used = (await until(site, has(("gold", 30))))["controlPlane"]["versions"][POOL_OBJECTS]
         await answered(plant, used, "ack", connected=True)
 
 
@@ -182,7 +188,7 @@ async def test_pickers_outlive_the_control_plane_start_without_it_and_find_back(
         await asyncio.to_thread(plant.kill_xds)
         await until(site, lambda page: not page["controlPlane"]["connected"])
         assert await priority(site, "gold") == 10
-    kept = plant.folder / "picker" / "last-good"
+    kept = plant.folder / "picker-1" / "last-good"
     assert kept.stat().st_mode & 0o777 == 0o600
     async with plant.picker() as site:
         assert await priority(site, "gold") == 10
@@ -229,7 +235,7 @@ async def test_both_sides_can_show_certificates(plant: Plant) -> None:
     await plant.apply(objective("gold", 10))
     async with plant.picker("--xds-ca", cert, "--xds-cert", cert, "--xds-key", key) as site:
         await until(site, has(("gold", 10)))
-    (plant.folder / "picker" / "last-good").unlink()
+    (plant.folder / "picker-1" / "last-good").unlink()
     for without in ((), ("--xds-ca", cert)):
         async with plant.picker(*without) as site:
             page = await until(site, lambda page: "UNAVAILABLE" in page["controlPlane"]["failure"])

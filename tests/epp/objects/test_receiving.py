@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Sequence
@@ -13,12 +14,13 @@ import pytest
 from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
 from dataplane.xds.codec import wrapped
-from dataplane.xds.messages import POOL_OBJECTS, Node, Resource, Version, digest_of
+from dataplane.xds.messages import PICKER_CONFIG, POOL_OBJECTS, Node, Resource, Version, digest_of
 from dataplane.xds.store import Store
 from dataplane.xds.subscriber import Held
 from dataplane.xds.transport import ServerAddress
 from epp.objects.receiving import ObjectReceiver
 from epp.objects.snapshot import ObjectHolder
+from epp.received import Given
 from tests.epp.objects.test_received import document
 
 NOBODY = "127.0.0.1:1"
@@ -39,15 +41,22 @@ class Site:
         self.store = Store(str(self.file), "pool")
         self.holder = ObjectHolder()
         self.metrics = MetricSet()
+        self.taken: list[Given | None] = []
         self.receiver = ObjectReceiver(
             server or ServerAddress(target=NOBODY),
             Node("w", "pool"),
             str(self.file),
             self.holder,
             self.metrics,
+            self.take,
             rng=random.Random(1),
             first_wait_s=0.01,
         )
+
+    async def take(self, given: Given | None) -> list[ConfigError]:
+        self.taken.append(given)
+        is_bad = given is not None and b"bad" in given.text
+        return [ConfigError("is bad", path="plugins[0]")] if is_bad else []
 
     async def judge(self, what: Held) -> list[str]:
         problems: Sequence[ConfigError] = await self.receiver._judge(POOL_OBJECTS, what)
@@ -138,3 +147,40 @@ async def test_files_that_are_no_good_end_the_start(tmp_path: Path, name: str, s
     site = Site(tmp_path, ServerAddress(target=NOBODY, **{name: str(file)}))
     with pytest.raises(ConfigError, match=f"file: {said}"):
         await site.receiver.load()
+
+
+def configured(number: int, content: str, *, digest: str | None = None) -> Held:
+    """A set with revision ``number`` of a configuration."""
+    right = hashlib.sha256(content.encode()).hexdigest()
+    said = {"content": json.loads(content), "digest": digest or right, "document": "chat", "revision": number}
+    payload = json.dumps(said | {"rollout": 1}, separators=(",", ":")).encode()
+    resources = (Resource("pool", wrapped(payload)),)
+    return Held(Version(number, digest_of(resources)), resources)
+
+
+async def test_a_configuration_is_run_with_its_name_number_and_digest_until_there_is_none(site: Site) -> None:
+    held_ = configured(5, '{"plugins":[]}')
+    assert list(await site.receiver._judge(PICKER_CONFIG, held_)) == []
+    digest = hashlib.sha256(b'{"plugins":[]}').hexdigest()
+    assert site.taken == [Given(b'{"plugins":[]}', f"chat/5@{digest[:12]}")]
+    await site.receiver._judge(PICKER_CONFIG, Held(Version(6, digest_of(())), ()))
+    assert site.taken[1:] == [None]
+
+
+async def test_what_is_no_configuration_or_is_refused_is_told_with_its_path(site: Site) -> None:
+    async def told(held_: Held) -> list[str]:
+        return [str(problem) for problem in await site.receiver._judge(PICKER_CONFIG, held_)]
+
+    assert await told(configured(5, '{"plugins":"bad"}')) == ["plugins[0]: is bad"]
+    assert await told(configured(5, "{}", digest="0" * 64)) == ["content: is not the text of the digest"]
+    (said,) = await told(held(5))
+    assert said.startswith("is no configuration of a control plane: ")
+    assert len(site.taken) == 1
+
+
+async def test_a_start_from_disk_runs_the_last_configuration(site: Site) -> None:
+    last = configured(5, '{"plugins":[]}')
+    site.store.save({POOL_OBJECTS: held(3), PICKER_CONFIG: last})
+    page = await site.started()
+    assert page["controlPlane"]["versions"][PICKER_CONFIG] == str(last.version)
+    assert [given.revision[:7] for given in site.taken if given is not None] == ["chat/5@"]
