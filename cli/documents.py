@@ -41,6 +41,8 @@ KINDS: Final = {
     "gateway": "gateways",
 }
 """Other names of what the API's addresses call the kinds."""
+KNOWN: Final = (*KINDS.values(), "workers")
+"""What can be read by `get`."""
 
 
 class RefusedError(Exception):
@@ -60,7 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
     export.add_argument("kinds", nargs="*", metavar="KIND", help="only these kinds")
     export.set_defaults(run=partial(guarded, "export", run_export))
     get = subparsers.add_parser("get", help="print objects of a kind, or one of them")
-    get.add_argument("kind", help=f"{', '.join(KINDS.values())}, or the kind's own name")
+    get.add_argument("kind", help=f"{', '.join(KNOWN)}, or the kind's own name")
     get.add_argument("name", nargs="?", help="one object; without it all")
     get.add_argument("--status", action="store_true", help="what runs for it, and how it fares (pools)")
     get.set_defaults(run=partial(guarded, "get", run_get))
@@ -112,6 +114,8 @@ def run_get(arguments: argparse.Namespace) -> int:
     import yaml
 
     plural = urllib.parse.quote(plural_of(arguments.kind), safe="")
+    if plural not in KNOWN:
+        raise RefusedError(f"{arguments.kind} is no kind; there are {', '.join(KNOWN)}")
     if arguments.status and arguments.name is None:
         raise RefusedError("--status needs the name of one object")
     if arguments.name is not None:
