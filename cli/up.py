@@ -65,7 +65,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--web-port",
         type=port,
         metavar="N",
-        help=f"port of console and API; 0 = a free one (default: {DEFAULT_WEB_PORT})",
+        help=f"port of the control plane; 0 = a free one (default: {DEFAULT_WEB_PORT})",
     )
     parser.add_argument(
         "--smoke",

@@ -18,10 +18,10 @@ def introduction(machine: Machine) -> str:
     """Addresses and secrets."""
     layout, once = machine.layout, machine.once
     gateway = "none; apply a Gateway" if machine.gateway is None else machine.gateway.url
-    lines = [f"gateway: {gateway}", f"console: {layout.web}"]
+    lines = [f"gateway: {gateway}", f"control plane: {layout.web}"]
     if once.password is None:
         lines.append(
-            f"  log in as {once.administrator} ('pointsman controlplane password' draws another password)"
+            f"  administrator {once.administrator} ('pointsman controlplane password' draws another password)"
         )
     lines += [
         *secrets(once),
@@ -37,7 +37,7 @@ def secrets(once: Once) -> list[str]:
     lines = []
     if once.password is not None:
         lines.append(
-            f"  log in as {once.administrator} with this password, which is shown once: {once.password}"
+            f"  administrator {once.administrator}, with this password, which is shown once: {once.password}"
         )
     if once.keys:
         lines.append("keys of the examples' tenants, shown once:")

@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def web(self) -> str:
-        """The console, and below it the API."""
+        """The control plane's address for people and programs."""
         return f"http://{LOOPBACK}:{self.web_port}"
 
     @property

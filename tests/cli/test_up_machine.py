@@ -110,7 +110,7 @@ def test_the_first_start_shows_secrets_once_and_a_later_one_keeps_what_people_ch
     with running(state) as up:
         said = up.until("Ctrl-C stops everything")
         password = re.search(
-            r"log in as admin with this password, which is shown once: (\S+)$", said, re.MULTILINE
+            r"administrator admin, with this password, which is shown once: (\S+)$", said, re.MULTILINE
         )
         keys = re.findall(r"^  (\S+): sk-pm-\S+$", said, re.MULTILINE)
         assert password is not None
