@@ -207,7 +207,9 @@ class Machine:
     async def _keep_logs_small(self) -> None:
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
-            trim_folder(self.layout.logs)
+            for folder in (self.layout.logs, self.layout.gateway):
+                with contextlib.suppress(OSError):  # the disk is full; the next look may find room
+                    trim_folder(folder)
 
 
 def is_fresh(reply: Reply, runner: str) -> bool:
