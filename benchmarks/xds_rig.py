@@ -87,7 +87,8 @@ class ControlPlane:
         with self._stack:
             self._token = self._says("init").splitlines()[-1]
             self._says("user", "bench", "--role", "worker")
-            self._token_file.write_text(self._says("token", "bench", "bench"))
+            self._token_file.write_text(self._says("token", "bench", "pickers"))
+            self._envoy_token = self._says("token", "bench", "envoy", "--gateway", GATEWAY)
             self.api = self._stack.enter_context(self._child("serve", self._api))
             self.xds = self._stack.enter_context(self._child("serve-xds", self._port))
             for child, port in ((self.api, self._api), (self.xds, self._port)):
@@ -114,10 +115,9 @@ class ControlPlane:
 
     def bootstrap(self) -> dict[str, Any]:
         """What Envoy starts with."""
-        token = self._token_file.read_text().strip()
         return bootstrap(
             EnvoyIdentity(node_id="bench-envoy", gateway=GATEWAY, admin_port=0),
-            ControlPlaneAddress(host=LOOPBACK, port=self._port, token=token),
+            ControlPlaneAddress(host=LOOPBACK, port=self._port, token=self._envoy_token),
         )
 
     async def apply(self, documents: Sequence[dict[str, Any]]) -> None:

@@ -68,6 +68,10 @@ def add_parser(subparsers: Subparsers) -> None:
     token.add_argument("user")
     token.add_argument("name", help="what the token is for")
     token.add_argument("--days", type=int, metavar="N", help="how long it holds (default: until revoked)")
+    bound = token.add_mutually_exclusive_group()
+    bound.add_argument("--pool", metavar="NAME", help="a worker's token: for pickers of this pool alone")
+    bound.add_argument("--gateway", metavar="NAME", help="a worker's token: for Envoys of this gateway alone")
+    token.add_argument("--node", default="", metavar="ID", help="only for this one of them")
     token.add_argument("--revoke", action="store_true", help="take the token of this name back")
     token.set_defaults(run=partial(with_django, run_token))
     password = commands.add_parser("password", help="a new password for a user, shown once")
@@ -227,6 +231,7 @@ def run_token(arguments: argparse.Namespace) -> int:
     from django.utils import timezone
 
     from controlplane.core import tokens, users
+    from controlplane.core.roles import Binding, BoundTo
 
     user = users.find(arguments.user)
     if arguments.revoke:
@@ -237,8 +242,16 @@ def run_token(arguments: argparse.Namespace) -> int:
     if days is not None and not 0 < days <= 3650:
         sys.stderr.write(f"pointsman controlplane token: error: --days: {days} is not 1 to 3650\n")
         return 2
+    binding = None
+    if arguments.pool is not None:
+        binding = Binding(BoundTo.POOL, arguments.pool, arguments.node)
+    elif arguments.gateway is not None:
+        binding = Binding(BoundTo.GATEWAY, arguments.gateway, arguments.node)
+    elif arguments.node:
+        sys.stderr.write("pointsman controlplane token: error: --node needs --pool or --gateway\n")
+        return 2
     until = None if days is None else timezone.now() + timedelta(days=days)
-    print(tokens.issue(users.SYSTEM, user, arguments.name, until).text)
+    print(tokens.issue(users.SYSTEM, user, arguments.name, until, binding).text)
     return 0
 
 

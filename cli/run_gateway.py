@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say which gateway, and where the control plane is."""
     parser.add_argument("name", help="the Gateway")
     parser.add_argument("--xds-server", required=True, metavar="HOST:PORT", help="address of serve-xds")
-    parser.add_argument("--xds-token-file", required=True, metavar="FILE", help="token of a worker")
+    parser.add_argument(
+        "--xds-token-file", required=True, metavar="FILE", help="token of a worker, bound to the gateway"
+    )
     parser.add_argument("--xds-ca", default="", metavar="FILE", help="authorities of its certificate, PEM")
     parser.add_argument("--xds-cert", default="", metavar="FILE", help="certificate of our own, PEM")
     parser.add_argument("--xds-key", default="", metavar="FILE", help="its key, PEM")

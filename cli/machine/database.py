@@ -22,7 +22,7 @@ class Found(msgspec.Struct, frozen=True):
     """Of the administrator, when the database is fresh."""
     token: str
     worker_token: str
-    """For Envoy and pickers of this run."""
+    """For the Envoy of this run."""
 
 
 async def set_up(layout: Layout, token: str) -> Found:

@@ -1,7 +1,7 @@
 """Makes the control plane's database ready, as a process of its own: `python -m cli.machine.setup`.
 
 It reads the token that commands of this machine have had from stdin, and writes one JSON object: a token
-that holds, another one for the workers of this run, and on a fresh database the administrator's password.
+that holds, another one for the Envoy of this run, and on a fresh database the administrator's password.
 They go to the process that asks and nowhere else. A fresh database is noted in the file named on the command
 line before there is an administrator, so that what it begins with is applied however the first start ends.
 """
@@ -13,12 +13,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cli.machine.gateway import GATEWAY
+
 if TYPE_CHECKING:
     from controlplane.core.models import User
+    from controlplane.core.roles import Binding
 
 ADMINISTRATOR: Final = "admin"
 WORKERS: Final = "this-machine-workers"
-"""Envoy and pickers of this machine."""
+"""Envoy of this machine."""
 TOKEN: Final = "this-machine"  # noqa: S105 - the token's name
 
 
@@ -32,7 +35,7 @@ def main(seeds: Path) -> int:
 
     from controlplane.core import passwords, users
     from controlplane.core.models import User
-    from controlplane.core.roles import Role
+    from controlplane.core.roles import Binding, BoundTo, Role
 
     call_command("migrate", interactive=False, verbosity=0)
     password = None
@@ -42,7 +45,8 @@ def main(seeds: Path) -> int:
         User.objects.filter(username=ADMINISTRATOR).update(is_active=True)
         password = passwords.draw(users.SYSTEM, ADMINISTRATOR)
     name, token = token_that_holds(sys.stdin.read().strip())
-    worker = another_token(users.put(users.SYSTEM, WORKERS, Role.WORKER))
+    gateway = Binding(BoundTo.GATEWAY, GATEWAY)
+    worker = another_token(users.put(users.SYSTEM, WORKERS, Role.WORKER), gateway)
     found = {"administrator": name, "password": password, "token": token, "worker_token": worker}
     json.dump(found, sys.stdout)
     return 0
@@ -69,14 +73,14 @@ def token_that_holds(given: str) -> tuple[str, str]:
     return user.username, another_token(user)
 
 
-def another_token(user: "User") -> str:
+def another_token(user: "User", binding: "Binding | None" = None) -> str:
     """A new token of this machine in place of the one before."""
     from controlplane.core import tokens, users
     from controlplane.core.errors import MissingError
 
     with contextlib.suppress(MissingError):
         tokens.revoke(users.SYSTEM, user, TOKEN)
-    return tokens.issue(users.SYSTEM, user, TOKEN).text
+    return tokens.issue(users.SYSTEM, user, TOKEN, binding=binding).text
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
-from controlplane.core.roles import Channel, Role
+from controlplane.core.roles import BoundTo, Channel, Role
 
 MAX_NAME = 253
 """Characters of an object's name, as in Kubernetes."""
@@ -29,6 +29,11 @@ class ApiToken(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
+    bound_to = models.CharField(max_length=16, choices=[(kind, kind) for kind in BoundTo], default="")
+    """Empty: the token is bound to nothing."""
+    bound_name = models.CharField(max_length=MAX_NAME, default="")
+    bound_node = models.CharField(max_length=MAX_NAME, default="")
+    """Empty: all nodes of what it is bound to."""
 
     class Meta:
         """A user's tokens have different names."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from controlplane.core.errors import ForbiddenError
 
@@ -42,6 +42,23 @@ class Channel(StrEnum):
     AUTOMATION = "automation"
 
 
+class BoundTo(StrEnum):
+    """What a worker's token may be for."""
+
+    POOL = "pool"
+    GATEWAY = "gateway"
+
+
+class Binding(NamedTuple):
+    """What a token is for alone: the workers of a pool, or the Envoys of a gateway, or one of them."""
+
+    kind: BoundTo
+    name: str
+    """Of the pool or gateway."""
+    node: str = ""
+    """Of the only worker that may use it; empty = all of them."""
+
+
 _RANK: Final = {role: rank for rank, role in enumerate(Role)}
 
 ENCRYPTION_KEY: Final = "EncryptionKey"
@@ -69,9 +86,13 @@ class Actor:
     role: Role
     channel: Channel = Channel.API
     user_id: int | None = None
+    binding: Binding | None = None
+    """Whoever has one may follow, and nothing else."""
 
     def may(self, action: Action, kind: str) -> bool:
         """Whether the role allows it."""
+        if self.binding is not None and action is not Action.FOLLOW:
+            return False
         if action is Action.FOLLOW and self.role is Role.WORKER:
             return True
         return _RANK[self.role] >= _RANK[least(action, kind)]
@@ -80,5 +101,9 @@ class Actor:
 def require(actor: Actor, action: Action, kind: str) -> None:
     """``ForbiddenError`` unless the actor may do this."""
     if not actor.may(action, kind):
+        if actor.binding is not None:
+            raise ForbiddenError(
+                f"a token of the {actor.binding.kind} {actor.binding.name} is for its streams alone"
+            )
         needed = least(action, kind)
         raise ForbiddenError(f"{action} of {kind} needs the role {needed}; {actor.name} is {actor.role}")

@@ -1,12 +1,14 @@
 """API tokens: made, shown once, recognised, and taken back.
 
 A token is ``pmt_`` with a prefix that may be shown and a secret of 256 random bits. Only its SHA-256 is kept.
+A worker's token may be bound to a pool or a gateway, and to one node of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -16,15 +18,19 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from controlplane.core import audit
-from controlplane.core.errors import ConflictError, MissingError
+from controlplane.core.errors import ConflictError, InvalidError, MissingError
 from controlplane.core.models import ApiToken, User
-from controlplane.core.roles import Action, Actor, Channel, Role, require
+from controlplane.core.roles import Action, Actor, Binding, BoundTo, Channel, Role, require
+from dataplane.errors import ConfigError
+from epp.objects.schema import check_name
 
 KIND: Final = "ApiToken"
 MARK: Final = "pmt_"
 PREFIX_BYTES: Final = 6
 SECRET_BYTES: Final = 32
 MAX_TOKEN_CHARACTERS: Final = 128
+NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}", re.ASCII)
+"""What nodes may be called."""
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
 
 
@@ -35,12 +41,21 @@ class Issued(NamedTuple):
     text: str
 
 
-def issue(actor: Actor, user: User, name: str, expires_at: datetime | None = None) -> Issued:
+def issue(
+    actor: Actor,
+    user: User,
+    name: str,
+    expires_at: datetime | None = None,
+    binding: Binding | None = None,
+) -> Issued:
     """A new token for a user. ``ConflictError`` when the user has one of this name."""
     require(actor, Action.WRITE, KIND)
+    _check(user, name, binding)
     prefix = secrets.token_hex(PREFIX_BYTES)
     text = f"{MARK}{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
     row = ApiToken(user=user, name=name, prefix=prefix, digest=_digest(text), expires_at=expires_at)
+    if binding is not None:
+        row.bound_to, row.bound_name, row.bound_node = binding
     try:
         with transaction.atomic():
             row.save(force_insert=True)
@@ -82,11 +97,20 @@ def recognise(text: str, channel: Channel) -> tuple[User, Actor] | None:
     if row.last_used_at is None or now - row.last_used_at >= USE_NOTED_EVERY:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
     user = row.user
-    return user, Actor(user.username, Role(user.role), channel, user.pk)
+    return user, Actor(user.username, Role(user.role), channel, user.pk, binding_of(row))
+
+
+def binding_of(row: ApiToken) -> Binding | None:
+    """What a token is bound to."""
+    return Binding(BoundTo(row.bound_to), row.bound_name, row.bound_node) if row.bound_to else None
 
 
 def describe(row: ApiToken) -> audit.Document:
     """A token as it is listed and audited."""
+    binding = binding_of(row)
+    bound = {} if binding is None else {str(binding.kind): binding.name}
+    if binding is not None and binding.node:
+        bound["node"] = binding.node
     return {
         "user": row.user.username,
         "name": row.name,
@@ -94,7 +118,27 @@ def describe(row: ApiToken) -> audit.Document:
         "createdAt": _moment(row.created_at),
         "expiresAt": _moment(row.expires_at),
         "lastUsedAt": _moment(row.last_used_at),
+        "binding": None if binding is None else bound,
     }
+
+
+def _check(user: User, name: str, binding: Binding | None) -> None:
+    """``InvalidError`` for names that are none, and for people's tokens that are bound."""
+    problems: list[ConfigError] = []
+    named = {"name": name} if binding is None else {"name": name, f"binding.{binding.kind}": binding.name}
+    for path, text in named.items():
+        try:
+            check_name(text, path)
+        except ConfigError as error:
+            problems.append(error)
+    if binding is not None and binding.node and not NODE_ID.fullmatch(binding.node):
+        problems.append(ConfigError("must be letters, digits and . _ : -, at most 253", path="binding.node"))
+    if binding is not None and user.role != Role.WORKER:
+        problems.append(
+            ConfigError(f"is for tokens of workers; {user.username} is {user.role}", path="binding")
+        )
+    if problems:
+        raise InvalidError.of(problems)
 
 
 def _moment(value: datetime | None) -> str | None:

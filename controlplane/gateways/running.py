@@ -29,6 +29,7 @@ from controlplane.xds.envoy.bootstrap import (
     bootstrap,
     without_control_plane,
 )
+from controlplane.xds.nodes import keeper_of
 from dataplane.addresses import split_host_port
 from dataplane.aside import aside
 from dataplane.errors import ConfigError
@@ -90,7 +91,7 @@ class GatewayRunner:
         self._say = say
         self._last_good = options.folder / LAST_GOOD
         name = options.envoy.gateway
-        node = Node(f"{options.envoy.node_id}-keeper", name)
+        node = Node(keeper_of(options.envoy.node_id), name)
         self._client = XdsClient(
             Subscriber(node, {STATIC_GATEWAY: (name,)}),
             lambda: AdsStream.open(options.server),

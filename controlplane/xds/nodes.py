@@ -40,6 +40,11 @@ def worker_audience(node: Node) -> Audience:
     return Audience(NodeKind.WORKER, f"{node.cluster}/{node.id}")
 
 
+def keeper_of(node_id: str) -> str:
+    """What keeps an Envoy's last good configuration beside it."""
+    return f"{node_id}-keeper"
+
+
 def kind_of(type_url: str) -> NodeKind:
     """What asks for this type first."""
     is_gateway = type_url.startswith(ENVOY_TYPES) or type_url == STATIC_GATEWAY

@@ -19,6 +19,8 @@ import grpc
 import grpc.aio
 from django.db import DatabaseError
 
+from controlplane.core.tokens import NODE_ID
+from controlplane.xds.admission import refusal
 from controlplane.xds.hub import Hub, Session
 from controlplane.xds.nodes import kind_of
 from controlplane.xds.subscriptions import ProtocolError
@@ -39,7 +41,6 @@ DRAIN_S: Final = 5.0
 FIRST_REQUEST_S: Final = 30.0
 """How long a stream may stay silent at first."""
 
-_NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}", re.ASCII)
 _POOL: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _BEARER: Final = "bearer "
 
@@ -141,13 +142,17 @@ class XdsServer:
         if not isinstance(first, Request):
             return
         node = first.node or Node()
-        if not (_NODE_ID.fullmatch(node.id) and _POOL.fullmatch(node.cluster)):
+        if not (NODE_ID.fullmatch(node.id) and _POOL.fullmatch(node.cluster)):
             await _refuse(
                 context,
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "node.id must be a name of letters, digits and . _ : -, node.cluster a pool or gateway",
             )
-        session = Session(node, token, actor, kind_of(first.type_url))
+        kind = kind_of(first.type_url)
+        if why := refusal(actor, node, kind):
+            log.warning("a stream of %s is refused: %s", node.id, why)
+            await _refuse(context, grpc.StatusCode.PERMISSION_DENIED, why)
+        session = Session(node, token, actor, kind)
         try:
             await self.hub.join(session)
             await self._serve(session, first, context)

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from rest_framework.test import APIClient
 
 from controlplane.core import tokens, users
-from controlplane.core.errors import ConflictError, ForbiddenError, MissingError
+from controlplane.core.errors import ConflictError, ForbiddenError, InvalidError, MissingError
 from controlplane.core.models import ApiToken, AuditEntry
-from controlplane.core.roles import Actor, Channel, Role
+from controlplane.core.roles import Actor, Binding, BoundTo, Channel, Role
 from tests.support.controlplane import ADMIN, OPERATOR
 
 pytestmark = pytest.mark.django_db
@@ -79,3 +80,37 @@ def test_a_user_is_made_once_and_then_changed() -> None:
     users.put(ADMIN, "ada", Role.VIEWER)
     assert users.put(ADMIN, "ada", Role.ADMIN).role == Role.ADMIN
     assert [entry.action for entry in AuditEntry.objects.all()] == ["update", "create"]
+
+
+def test_a_bound_token_makes_its_bearer_bound_and_the_api_refuses_it() -> None:
+    user = users.put(ADMIN, "edge", Role.WORKER)
+    issued = tokens.issue(ADMIN, user, "envoy", binding=Binding(BoundTo.GATEWAY, "public", "e-1"))
+    found = tokens.recognise(issued.text, Channel.AUTOMATION)
+    assert found is not None
+    assert found[1].binding == Binding(BoundTo.GATEWAY, "public", "e-1")
+    entry = AuditEntry.objects.first()
+    assert entry is not None
+    assert entry.after is not None
+    assert entry.after["binding"] == {"gateway": "public", "node": "e-1"}
+    api = APIClient()
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {issued.text}")
+    for page in ("whoami", "workers/e-1/config?pool=pool"):
+        answer = api.get(f"/api/v1/{page}")
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("role", "binding", "path"),
+    [
+        (Role.ADMIN, Binding(BoundTo.POOL, "pool"), "binding"),
+        (Role.WORKER, Binding(BoundTo.POOL, "No Pool"), "binding.pool"),
+        (Role.WORKER, Binding(BoundTo.GATEWAY, ""), "binding.gateway"),
+        (Role.WORKER, Binding(BoundTo.GATEWAY, "public", "a b"), "binding.node"),
+    ],
+)
+def test_a_binding_that_means_nothing_is_refused(role: Role, binding: Binding, path: str) -> None:
+    user = users.put(ADMIN, "edge", role)
+    with pytest.raises(InvalidError) as refused:
+        tokens.issue(ADMIN, user, "envoy", binding=binding)
+    assert [detail.path for detail in refused.value.details] == [path]
+    assert ApiToken.objects.count() == 0

@@ -9,6 +9,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from controlplane.core.errors import ForbiddenError
 from controlplane.core.roles import Actor, Channel
 from controlplane.core.tokens import recognise
 
@@ -21,7 +22,11 @@ class TokenAuthentication(BaseAuthentication):
     """``Authorization: Bearer pmt_...``; ``request.auth`` is the actor."""
 
     def authenticate(self, request: Request) -> tuple[Any, Actor] | None:
-        """None when no token was given. ``AuthenticationFailed`` when it is nobody's."""
+        """None when no token was given. ``AuthenticationFailed`` when it is nobody's.
+
+        ``ForbiddenError`` for one that is bound: it opens streams, and nothing here says for which pool
+        or gateway somebody asks.
+        """
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         if not scheme:
             return None
@@ -34,6 +39,8 @@ class TokenAuthentication(BaseAuthentication):
         found = recognise(text.strip(), channel)
         if found is None:
             raise AuthenticationFailed("the token is not known, or its time is over")
+        if (binding := found[1].binding) is not None:
+            raise ForbiddenError(f"a token of the {binding.kind} {binding.name} is for its streams alone")
         return found
 
     def authenticate_header(self, request: Request) -> str:

@@ -65,7 +65,7 @@ class Plant:
         self.port, self.admin = free_port(), free_port()
         self.token = folder / "token"
         command.says("controlplane", "user", "edge", "--role", "worker")
-        self.token.write_text(command.says("controlplane", "token", "edge", "envoy"))
+        self.token.write_text(command.says("controlplane", "token", "edge", "envoy", "--gateway", "public"))
         self.xds_port = str(free_port())
 
     @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from controlplane.xds.nodes import SECRET
 from controlplane.xds.subscriptions import MAX_TYPES
 from dataplane.xds.messages import POOL_OBJECTS, Node, Request
 from dataplane.xds.transport import AdsStream, ServerAddress, StreamError
@@ -49,7 +50,7 @@ class Plant:
     def begin(self) -> None:
         self.command.says("controlplane", "init")
         self.command.says("controlplane", "user", "pickers", "--role", "worker")
-        self.token.write_text(self.command.says("controlplane", "token", "pickers", "pool"))
+        self.token.write_text(self.command.says("controlplane", "token", "pickers", "pool", "--pool", "pool"))
         self.command.says("controlplane", "user", "ada", "--role", "operator")
         self.command.environment["POINTSMAN_TOKEN"] = self.command.says(
             "controlplane", "token", "ada", "test"
@@ -224,6 +225,14 @@ async def test_streams_that_make_no_sense_are_ended_with_the_reason(plant: Plant
 
     for node in (None, Node("", "pool"), Node("a b", "pool"), Node("w", ""), Node("w", "No Pool")):
         assert (await end_of(Request("t", node=node))).startswith("INVALID_ARGUMENT: node.id must be")
+    for type_url, cluster, name in (("t", "other", "pool other"), (SECRET, "pool", "gateway pool")):
+        said = await end_of(Request(type_url, node=Node("w", cluster)))
+        assert said == f"PERMISSION_DENIED: the token is bound to the pool pool, not to the {name}"
+    plant.token.write_text(
+        await asyncio.to_thread(plant.command.says, "controlplane", "token", "pickers", "any")
+    )
+    said = await end_of(Request(SECRET, node=Node("w", "public")))
+    assert said.startswith("PERMISSION_DENIED: gateway public is sent its private key, so it needs a token")
     greeting = [Request(f"t{number}", node=Node("w", "pool")) for number in range(MAX_TYPES + 1)]
     assert await end_of(*greeting) == f"UNAVAILABLE: a stream subscribes to 1 to {MAX_TYPES} types"
 

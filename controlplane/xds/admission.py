@@ -1,0 +1,30 @@
+"""Whom a stream is opened for: a token that is bound opens those of its pool or gateway alone.
+
+What a gateway is sent holds the private key of its certificate, so only a token that was made for that
+gateway opens its streams, whosever it is. Pickers are sent no secrets: any worker's token opens theirs unless
+it is bound to something else.
+"""
+
+from __future__ import annotations
+
+from controlplane.core.roles import Actor, BoundTo
+from controlplane.xds.nodes import NodeKind, keeper_of
+from dataplane.xds.messages import Node
+
+
+def refusal(actor: Actor, node: Node, kind: NodeKind) -> str:
+    """Why this stream is not opened; empty when it is."""
+    binding = actor.binding
+    if binding is None:
+        if kind is not NodeKind.GATEWAY:
+            return ""
+        return (
+            f"gateway {node.cluster} is sent its private key, so it needs a token of its own: "
+            f"'pointsman controlplane token USER NAME --gateway {node.cluster}' makes one"
+        )
+    wanted = BoundTo.GATEWAY if kind is NodeKind.GATEWAY else BoundTo.POOL
+    if (binding.kind, binding.name) != (wanted, node.cluster):
+        return f"the token is bound to the {binding.kind} {binding.name}, not to the {wanted} {node.cluster}"
+    if binding.node and node.id not in {binding.node, keeper_of(binding.node)}:
+        return f"the token is bound to the node {binding.node}, not to {node.id}"
+    return ""
