@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import dj_database_url
 
 from controlplane import environment
 
+_ROOT = Path(__file__).resolve().parent.parent
 _STATE = environment.state_folder()
 
 SECRET_KEY = environment.secret_key(_STATE)
@@ -30,18 +32,64 @@ INSTALLED_APPS = [
     "controlplane.xds",
     "rest_framework",
     "drf_spectacular",
+    "django_htmx",
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",  # pages; the API's callers show a token in each request
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
 ]
 ROOT_URLCONF = "controlplane.urls"
 ASGI_APPLICATION = "controlplane.asgi.application"
-TEMPLATES: list[dict[str, Any]] = []
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [_ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [_ROOT / "controlplane" / "static"]
+WHITENOISE_USE_FINDERS = True  # straight from where they are: there is no step that collects them
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "console:overview"
+LOGOUT_REDIRECT_URL = "login"
+SESSION_COOKIE_NAME = "pointsman-session"
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+CONTENT_SECURITY_POLICY: dict[str, Any] = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
 
 DATABASES = {"default": dj_database_url.parse(environment.database_url(_STATE), conn_max_age=60)}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
@@ -83,7 +131,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
 
-# Callers prove who they are by a token in each request; there is no cookie, and so nothing to forge.
+# The API's callers show a token in each request; people at the console have a cookie, and forms a token.
 SECURE_SSL_REDIRECT = environment.is_public(ALLOWED_HOSTS)
 SECURE_HSTS_SECONDS = 31_536_000 if SECURE_SSL_REDIRECT else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = SECURE_SSL_REDIRECT

@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from controlplane.core import audit, users
-from controlplane.core.errors import InvalidError
+from controlplane.core.errors import ForbiddenError, InvalidError
 from controlplane.core.roles import Action, Actor, Role, require
 from dataplane.errors import ConfigError
 
@@ -26,6 +26,17 @@ MAX_CHARACTERS: Final = 1000
 def put(actor: Actor, username: str, password: str) -> None:
     """Give a user this password. ``InvalidError`` when it is weak, or nobody of this name may log in."""
     require(actor, Action.WRITE, users.KIND)
+    _put(actor, username, password)
+
+
+def change_own(actor: Actor, username: str, password: str) -> None:
+    """Give oneself this password; whoever calls has seen the old one. ``ForbiddenError`` for another's."""
+    if actor.name != username:
+        raise ForbiddenError(f"{actor.name} may not change the password of {username}")
+    _put(actor, username, password)
+
+
+def _put(actor: Actor, username: str, password: str) -> None:
     user = users.find(username)
     problems = []
     if user.role == Role.WORKER:
