@@ -206,7 +206,7 @@ def test_who_am_i() -> None:
 
 
 def test_addresses_that_are_none_answer_in_the_same_shape() -> None:
-    assert code(APIClient().get("/nowhere")) == (404, "not_found")
+    assert code(APIClient().get("/api/v1/nowhere")) == (404, "not_found")
     assert code(client().patch(OBJECTIVES)) == (405, "method_not_allowed")
 
 
