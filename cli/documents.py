@@ -38,6 +38,7 @@ KINDS: Final = {
     "modelroute": "modelroutes",
     "modelprice": "modelprices",
     "guardrailpolicy": "guardrailpolicies",
+    "payloadprocessorconfig": "payloadprocessorconfigs",
     "gateway": "gateways",
 }
 """Other names of what the API's addresses call the kinds."""

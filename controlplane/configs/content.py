@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controlplane.core.resources import check_texts
+from controlplane.core.canonical import canonical
 from dataplane.config.epp_checks import API_VERSION, DEPRECATED_API_VERSION, KIND
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
@@ -57,15 +57,8 @@ def judge(document: Mapping[str, Any], problems: list[ConfigError]) -> Content |
     if said.get("apiVersion") in VERSIONS:
         said["apiVersion"] = API_VERSION
     said["kind"] = KIND
-    unstorable: list[ConfigError] = []
-    try:
-        text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        check_texts(said, "", unstorable)
-    except (TypeError, ValueError, RecursionError) as error:
-        problems.append(ConfigError(f"holds what is no JSON: {error}"))
-        return None
-    if unstorable:
-        problems.extend(unstorable)
+    text = canonical(said, problems)
+    if text is None:
         return None
     try:
         graph = load_graph(text, Handle(EndpointTable()), allow_experimental=True, registry=_registry())

@@ -1,4 +1,4 @@
-"""GuardrailPolicy: the spec as its document has it, and beside it what rows are looked up by."""
+"""What documents say, kept as they say it, and beside it what rows are looked up by."""
 
 from __future__ import annotations
 
@@ -21,3 +21,10 @@ class GuardrailPolicyLink(models.Model):
     tenant = models.CharField(max_length=MAX_NAME, null=True, db_index=True)
     pool = models.CharField(max_length=MAX_NAME, null=True, db_index=True)
     """One of the two is None."""
+
+
+class PayloadProcessorConfig(Resource):
+    """Plugins of a payload processor and the order in which they run."""
+
+    content = models.TextField()
+    """The document's sections as canonical JSON."""

@@ -191,6 +191,23 @@ GUARDRAILS: dict[str, Any] = {
         ],
     },
 }
+PROCESSOR: dict[str, Any] = {
+    "apiVersion": "llm-d.ai/v1alpha1",
+    "kind": "PayloadProcessorConfig",
+    "metadata": {"name": "by-model"},
+    "plugins": [
+        {
+            "name": "model-header",
+            "type": "body-field-to-header",
+            "parameters": {"fieldName": "model", "headerName": "X-Gateway-Model-Name"},
+        },
+        {"type": "base-model-to-header"},
+        {"type": "single-profile-picker"},
+    ],
+    "preProcessing": {"plugins": [{"pluginRef": "model-header"}]},
+    "profilePicker": {"pluginRef": "single-profile-picker"},
+    "profiles": [{"name": "default", "plugins": {"request": [{"pluginRef": "base-model-to-header"}]}}],
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
     document["kind"]: document
     for document in (
@@ -206,6 +223,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         ROUTE,
         PRICE,
         GUARDRAILS,
+        PROCESSOR,
         GATEWAY,
     )
 }

@@ -28,6 +28,7 @@ FILTERS: Final[dict[str, dict[str, str]]] = {
         "name": "name",
     },
     "GuardrailPolicy": {"tenant": "links__tenant", "pool": "links__pool", "name": "name"},
+    "PayloadProcessorConfig": {"name": "name"},
     "Gateway": {"credential": "credential", "name": "name"},
     "ModelPrice": {"provider": "provider", "pool": "pool", "model": "model", "name": "name"},
 }
