@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from django import forms
+from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils import timezone
 
-from controlplane.configs.models import Rollout
+from controlplane.configs.models import PoolBinding, Rollout
 from controlplane.configs.rollout import SPREADING
 from controlplane.core.console.views import ConsoleView
-from controlplane.core.roles import Actor
+from controlplane.core.errors import Detail, ForbiddenError, ServiceError
+from controlplane.core.roles import Action, Actor, require
+from controlplane.fleet import endpoints
 from controlplane.fleet.models import Health, InferencePool, PoolEndpoint, PoolStatus
 from controlplane.fleet.services import PoolService
+from controlplane.fleet.simulated import create_simulated, remove
+from controlplane.fleet.specs import MAX_REPLICAS
 from controlplane.fleet.status import STALE_AFTER
 from controlplane.xds import workers
 from controlplane.xds.models import Worker
+from epp.objects import schema
 
 MAX_SHOWN: Final = 200
 """Pools and workers on a page."""
@@ -82,3 +90,92 @@ def pool_status(pool: InferencePool, row: PoolStatus | None) -> tuple[str, str]:
         return "bad", "No news"
     said = str(row.report.get("state", "running"))
     return ("ok" if said == "running" else "warn"), said.capitalize()
+
+
+class Pools(ConsoleView):
+    """All pools."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """The list."""
+        return self.page("fleet/pools.html", {"pools": pool_rows(self.actor)})
+
+
+class PoolForm(forms.Form):
+    """A pool of simulated servers, with the built-in way to decide."""
+
+    name = forms.CharField(max_length=63, help_text="Lower-case letters, digits and hyphens.")
+    models = forms.CharField(
+        max_length=1000, help_text="What clients may ask for; several with commas between."
+    )
+    replicas = forms.IntegerField(
+        label="Simulated model servers", min_value=1, max_value=MAX_REPLICAS, initial=3
+    )
+
+
+class PoolCreate(ConsoleView):
+    """A new pool."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """The form."""
+        require(self.actor, Action.WRITE, schema.POOL)
+        return self.page("fleet/pool_create.html", {"form": PoolForm()})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Make the pool and its configuration, both or neither."""
+        form = PoolForm(request.POST)
+        problems: list[Detail] = []
+        if form.is_valid():
+            said = form.cleaned_data
+            models = [model.strip() for model in said["models"].split(",") if model.strip()]
+            try:
+                create_simulated(self.actor, said["name"], models, said["replicas"])
+            except ForbiddenError:
+                raise
+            except ServiceError as error:
+                problems = error.details or [Detail("", error.message)]
+            else:
+                messages.success(request, f"{said['name']} is made; its servers and picker are starting.")
+                return redirect("console:pool", said["name"])
+        return self.page("fleet/pool_create.html", {"form": form, "problems": problems}, status=422)
+
+
+class Pool(ConsoleView):
+    """One pool: its state, endpoints, and workers; htmx asks for the middle of it again."""
+
+    def get(self, request: HttpRequest, name: str) -> HttpResponse:
+        """The page, or its live part."""
+        pool = PoolService().get(self.actor, name)
+        found = endpoints.rows(self.actor, name).order_by("name")
+        there = workers.rows(self.actor).filter(pool=name)[:MAX_SHOWN]
+        binding = PoolBinding.objects.select_related("document").filter(pool=name).first()
+        context = {
+            "pool": pool,
+            "models": models_of(pool),
+            "status": pool_status(pool, PoolStatus.objects.filter(pool=name).first()),
+            "endpoints": found[:MAX_SHOWN],
+            "endpoint_count": found.count(),
+            "workers": [workers.describe(row) | {"seen": row.seen_at} for row in there],
+            "document": None if binding is None else binding.document,
+            "tab": "summary",
+        }
+        is_part = request.headers.get("HX-Request") == "true"
+        return self.page("fleet/pool_live.html" if is_part else "fleet/pool.html", context)
+
+
+class PoolDelete(ConsoleView):
+    """Deletes a pool whose name is typed."""
+
+    def get(self, request: HttpRequest, name: str) -> HttpResponse:
+        """What will go, and the field for the name."""
+        require(self.actor, Action.WRITE, schema.POOL)
+        return self.page("fleet/pool_delete.html", {"pool": PoolService().get(self.actor, name)})
+
+    def post(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Delete it, and the configuration that was for it alone."""
+        pool = PoolService().get(self.actor, name)
+        if request.POST.get("typed") != name:
+            context = {"pool": pool, "wrong": "This is not the pool's name; nothing was deleted."}
+            return self.page("fleet/pool_delete.html", context, status=422)
+        remove(self.actor, name)
+        messages.success(request, f"{name} is deleted.")
+        return redirect("console:pools")

@@ -24,7 +24,11 @@ class Item:
     """Who may read this kind sees the entry."""
 
 
-ITEMS: Final = (Item("Overview", "console:overview", "InferencePool"),)
+ITEMS: Final = (
+    Item("Overview", "console:overview", "InferencePool"),
+    Item("Pools", "console:pools", "InferencePool"),
+    Item("Tenants", "console:tenants", "Tenant"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,288 @@
+"""Pages of the console: who may see and do what, and what a post without JavaScript does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from django.db import connection
+from django.http import HttpResponse
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from controlplane.configs import plans, workers
+from controlplane.configs.models import ConfigDocument, ConfigRevision
+from controlplane.configs.rollout import Canary
+from controlplane.core import passwords, users
+from controlplane.core.console import throttle
+from controlplane.core.models import AuditEntry, LoginFailure
+from controlplane.core.roles import Role
+from controlplane.fleet.models import InferencePool
+from controlplane.fleet.simulated import create_simulated
+from controlplane.tenancy.models import Tenant, VirtualKey
+from controlplane.xds.models import Worker
+from tests.support.controlplane import ADMIN, WORKER
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "correct horse battery"
+PAGES = ["/", "/pools/", "/pools/edge/", "/pools/edge/config/", "/tenants/", "/password/"]
+
+
+def person(role: Role) -> Client:
+    """A browser in which somebody of this role is logged in."""
+    user = users.put(users.SYSTEM, str(role), role)
+    client = Client(enforce_csrf_checks=False)
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def pool() -> None:
+    create_simulated(ADMIN, "edge", ["llama"], 2)
+
+
+def text_of(answer: Any) -> str:
+    found: str = answer.content.decode()
+    return found
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_ask_for_a_login_first_and_carry_a_strict_policy(path: str) -> None:
+    answer = Client().get(path)
+    assert (answer.status_code, answer["Location"]) == (302, f"/login/?next={path}")
+    seen = person(Role.VIEWER).get(path)
+    assert seen.status_code == 200
+    assert "script-src 'self'" in seen["Content-Security-Policy"]
+    assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son[a-z]+=", text_of(seen))
+
+
+def test_a_login_with_the_password_opens_the_console_and_a_wrong_one_does_not() -> None:
+    users.put(users.SYSTEM, "ann", Role.OPERATOR)
+    passwords.put(users.SYSTEM, "ann", PASSWORD)
+    client = Client()
+    refused = client.post("/login/", {"username": "ann", "password": "wrong"})
+    assert refused.status_code == 200
+    assert client.get("/").status_code == 302
+    opened = client.post("/login/", {"username": "ann", "password": PASSWORD})
+    assert (opened.status_code, opened["Location"]) == (302, "/")
+    assert client.get("/").status_code == 200
+    assert LoginFailure.objects.count() == 0
+
+
+def test_logins_of_a_name_wait_after_too_many_failures_even_with_the_right_password() -> None:
+    users.put(users.SYSTEM, "ann", Role.OPERATOR)
+    passwords.put(users.SYSTEM, "ann", PASSWORD)
+    client = Client()
+    for _ in range(throttle.MAX_OF_NAME):
+        client.post("/login/", {"username": "Ann", "password": "wrong"})
+    held = client.post("/login/", {"username": "ann", "password": PASSWORD})
+    assert "Too many failed logins" in text_of(held)
+    assert client.get("/").status_code == 302
+    LoginFailure.objects.update(at=timezone.now() - throttle.WINDOW)
+    assert client.post("/login/", {"username": "ann", "password": PASSWORD}).status_code == 302
+
+
+def test_workers_do_not_log_in() -> None:
+    user = users.put(users.SYSTEM, "picker", Role.WORKER)
+    user.set_password(PASSWORD)
+    user.save()
+    answer = Client().post("/login/", {"username": "picker", "password": PASSWORD})
+    assert "Workers do not log in" in text_of(answer)
+
+
+def test_a_post_without_the_forms_token_changes_nothing() -> None:
+    user = users.put(users.SYSTEM, "ann", Role.OPERATOR)
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(user)
+    answer = client.post("/new/pool/", {"name": "edge", "models": "llama", "replicas": "2"})
+    assert (answer.status_code, InferencePool.objects.count()) == (403, 0)
+
+
+def test_an_operator_makes_a_pool_with_its_configuration_and_deletes_both_by_its_name() -> None:
+    client = person(Role.OPERATOR)
+    made = client.post("/new/pool/", {"name": "edge", "models": "llama, qwen", "replicas": "2"})
+    assert (made.status_code, made["Location"]) == (302, "/pools/edge/")
+    simulated = InferencePool.objects.get(name="edge").spec["driver"]["simulated"]
+    assert (simulated["replicas"], simulated["models"]) == (2, ["llama", "qwen"])
+    assert ConfigDocument.objects.get(name="edge").pools == ["edge"]
+    assert {entry.channel for entry in AuditEntry.objects.filter(kind="InferencePool")} == {"console"}
+    wrong = client.post("/pools/edge/delete/", {"typed": "edg"})
+    assert (wrong.status_code, InferencePool.objects.count()) == (422, 1)
+    gone = client.post("/pools/edge/delete/", {"typed": "edge"})
+    assert (gone["Location"], InferencePool.objects.count(), ConfigDocument.objects.count()) == (
+        "/pools/",
+        0,
+        0,
+    )
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_name_that_is_taken_or_bad_is_refused_with_its_reason() -> None:
+    client = person(Role.OPERATOR)
+    before = InferencePool.objects.get(name="edge").version
+    taken = client.post("/new/pool/", {"name": "edge", "models": "llama", "replicas": "2"})
+    assert (taken.status_code, "there is a pool edge already" in text_of(taken)) == (422, True)
+    bad = client.post("/new/pool/", {"name": "No Good", "models": "llama", "replicas": "2"})
+    assert (bad.status_code, "metadata.name" in text_of(bad)) == (422, True)
+    assert [row.version for row in InferencePool.objects.all()] == [before]
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/new/pool/",
+        "/pools/edge/delete/",
+        "/pools/edge/config/",
+        "/pools/edge/publish/",
+        "/pools/edge/rollout/roll-back/",
+        "/new/tenant/",
+    ],
+)
+def test_viewers_see_no_buttons_and_are_refused_by_the_services(path: str) -> None:
+    client = person(Role.VIEWER)
+    pages = "".join(text_of(client.get(page)) for page in ("/pools/", "/pools/edge/", "/pools/edge/config/"))
+    assert not re.search(r"New pool|>Delete<|Save as a new revision|Publish<", pages)
+    said = {
+        "name": "other",
+        "models": "llama",
+        "replicas": "2",
+        "typed": "edge",
+        "text": config_text(9),
+        "comment": "why",
+        "version": "1",
+        "do": "save",
+    }
+    assert client.post(path, said).status_code == 403
+    assert (InferencePool.objects.count(), Tenant.objects.count(), ConfigRevision.objects.count()) == (
+        1,
+        0,
+        1,
+    )
+
+
+def config_text(weight: int) -> str:
+    document = {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "metadata": {"name": "edge", "annotations": {"pointsman.dev/pools": "edge"}},
+        "plugins": [{"type": "queue-scorer"}],
+        "schedulingProfiles": [
+            {"name": "default", "plugins": [{"pluginRef": "queue-scorer", "weight": weight}]}
+        ],
+    }
+    return yaml.safe_dump(document)
+
+
+def save(client: Client, text: str, version: int, do: str = "save", why: str = "try") -> Any:
+    return client.post(
+        "/pools/edge/config/", {"text": text, "comment": why, "version": str(version), "do": do}
+    )
+
+
+def stage() -> tuple[int, str]:
+    rollout = ConfigDocument.objects.get(name="edge").rollouts.select_related("revision").latest("id")
+    return rollout.revision.number, rollout.stage
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_weight_goes_through_a_canary_to_all_and_back() -> None:
+    document = ConfigDocument.objects.get(name="edge")
+    now = timezone.now()
+    for name in ("edge-1", "edge-2"):
+        Worker.objects.create(
+            node_id=name, pool="edge", user="fleet", connected_at=now, seen_at=now, is_awaited=True
+        )
+    client = person(Role.OPERATOR)
+    saved = save(client, config_text(9), document.version)
+    assert (saved.status_code, saved["Location"]) == (302, "/pools/edge/config/")
+    page = text_of(client.get("/pools/edge/config/"))
+    assert "schedulingProfiles[default].plugins[queue-scorer].weight" in page
+    assert client.post("/pools/edge/publish/", {"canary": "1", "revision": "2"}).status_code == 302
+    assert stage() == (2, "canary")
+    [first] = [
+        row["worker"] for row in plans.plan(ADMIN, "edge", 2, Canary(count=1))["workers"] if row["first"]
+    ]
+    workers.acknowledge(WORKER, first, "edge", 2)
+    rollout = str(document.rollouts.latest("id").pk)
+    assert client.post("/pools/edge/rollout/promote/", {"rollout": rollout}).status_code == 302
+    assert stage() == (2, "rolling")
+    assert client.post("/pools/edge/rollout/promote/", {"rollout": rollout}).status_code == 409
+    assert client.post("/pools/edge/rollout/roll-back/", {"rollout": rollout}).status_code == 302
+    assert ConfigRevision.objects.get(number=3).digest == ConfigRevision.objects.get(number=1).digest
+
+
+@pytest.mark.usefixtures("pool")
+def test_checking_keeps_nothing_and_tells_every_mistake_with_its_path() -> None:
+    document = ConfigDocument.objects.get(name="edge")
+    client = person(Role.OPERATOR)
+    good = save(client, config_text(9), document.version, do="check")
+    assert (good.status_code, "This is a valid configuration" in text_of(good)) == (200, True)
+    bad = save(client, config_text(9).replace("queue-scorer", "queue-scorrer"), document.version)
+    assert (bad.status_code, re.findall(r"<li><code>(.*?)</code>", text_of(bad))) == (
+        422,
+        ["plugins[0]"],
+    )
+    broken = save(client, "a: [", document.version)
+    assert (broken.status_code, "line 1" in text_of(broken)) == (422, True)
+    silent = save(client, config_text(9), document.version, why=" ")
+    assert (silent.status_code, "say why" in text_of(silent)) == (422, True)
+    assert ConfigRevision.objects.count() == 1
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_change_to_what_somebody_else_has_changed_shows_both() -> None:
+    version = ConfigDocument.objects.get(name="edge").version
+    client = person(Role.OPERATOR)
+    save(client, config_text(5), version)
+    late = save(client, config_text(7), version)
+    page = text_of(late)
+    assert late.status_code == 412
+    assert "Somebody else has changed this" in page
+    assert "weight: 5" in page
+    assert "weight: 7" in page
+    assert ConfigRevision.objects.count() == 2
+    again = save(client, config_text(7), int(re.search(r'name="version" value="(\d+)"', page)[1]))  # type: ignore[index]
+    assert (again.status_code, ConfigRevision.objects.count()) == (302, 3)
+
+
+def test_a_tenant_gets_a_key_that_is_shown_once_and_revoked() -> None:
+    client = person(Role.OPERATOR)
+    made = client.post("/new/tenant/", {"name": "acme", "requests_per_minute": "60"})
+    assert made["Location"] == "/tenants/acme/"
+    assert Tenant.objects.get(name="acme").spec["limits"] == {"requestsPerMinute": 60}
+    answer: HttpResponse = client.post("/tenants/acme/", {"name": "app"})
+    keys = re.findall(r"sk-pm-[A-Za-z0-9_-]{40,}", text_of(answer))
+    assert (len(keys), answer["Cache-Control"]) == (1, "no-store")
+    assert keys[0] not in text_of(client.get("/tenants/acme/"))
+    other = client.post("/tenants/none/keys/app/revoke/")
+    assert (other.status_code, VirtualKey.objects.get(name="app").spec.get("revoked_at")) == (404, None)
+    assert client.post("/tenants/acme/keys/app/revoke/").status_code == 302
+    assert "Revoked" in text_of(client.get("/tenants/acme/"))
+
+
+@pytest.mark.parametrize("path", ["/", "/pools/", "/tenants/"])
+def test_lists_ask_the_database_as_often_for_many_rows_as_for_one(path: str) -> None:
+    client = person(Role.VIEWER)
+    counts = []
+    for number in range(2):
+        for row in range(5):
+            create_simulated(ADMIN, f"pool-{number}-{row}", ["llama"], 1)
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            client.get(path)
+        counts.append(len(captured))
+    assert counts[0] == counts[1] <= 14
+
+
+def test_a_page_that_is_not_there_is_a_page_and_an_address_of_the_api_is_data() -> None:
+    client = person(Role.VIEWER)
+    assert client.get("/pools/none/").status_code == 404
+    assert "text/html" in Client().get("/nowhere/")["Content-Type"]
+    assert Client().get("/api/v1/nowhere")["Content-Type"] == "application/json"
