@@ -18,7 +18,7 @@ def introduction(machine: Machine) -> str:
     """Addresses and secrets."""
     layout, once = machine.layout, machine.once
     gateway = "none; apply a Gateway" if machine.gateway is None else machine.gateway.url
-    lines = [f"gateway: {gateway}", f"control plane: {layout.web}"]
+    lines = [f"gateway: {gateway}", f"console and control plane: {layout.web}"]
     if once.password is None:
         lines.append(
             f"  administrator {once.administrator} ('pointsman controlplane password' draws another password)"

@@ -195,4 +195,5 @@ def fetch(environment: Mapping[str, str], path: str) -> int:
 def test_the_api_describes_itself(served: Command) -> None:
     assert fetch(served.environment, "/api/v1/schema") == 200
     assert fetch(served.environment, "/api/v1/whoami") == 200
-    assert fetch(served.environment, "/") == 404
+    assert fetch(served.environment, "/api/v1/nothing") == 404
+    assert fetch(served.environment, "/login/") == 200
