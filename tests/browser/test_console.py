@@ -49,10 +49,16 @@ def page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def check(page: Any, seen: list[str]) -> None:
-    """Keep what axe says against the page as it is."""
+    """Keep what axe says against the page as it is, and whether it is wider than a phone."""
     for violation in axe.Axe().run(page).response["violations"]:
         targets = [node["target"] for node in violation["nodes"]]
         seen.append(f"{page.url}: {violation['id']} {targets}")
+    wide = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 844})
+    width = page.evaluate("document.documentElement.scrollWidth")
+    page.set_viewport_size(wide)
+    if width != 390:
+        seen.append(f"{page.url}: {width} pixels wide on a phone of 390")
 
 
 def test_a_first_visit_from_login_to_roll_back(page: Any, live_server: LiveServerThread) -> None:
