@@ -5,7 +5,7 @@ fetches it from the registry this machine is configured for, checked against the
 running any script of a package. The few files that pages use are copied into `controlplane/static/vendor`,
 which git ignores. A stamp there holds the digest of what was fetched, so a second run returns at once; the
 folder is replaced only when everything has come, under a lock, so that a failure leaves the old one whole.
-Pages work without these files (a chart shows its table), hence callers may go on after a failure.
+No page needs these files to work, hence callers may go on after a failure.
 """
 
 import fcntl

@@ -104,7 +104,8 @@ def test_deep_nesting_is_refused() -> None:
 def test_plugins_of_alpha_stability_are_left_to_the_workers() -> None:
     document = picker_config()
     document["plugins"].append({"type": "topology-affinity-scorer"})
-    SERVICE.create(OPERATOR, document)
+    row = SERVICE.create(OPERATOR, document)
+    assert SERVICE.spec_of(row)["plugins"][-1] == {"type": "topology-affinity-scorer"}
 
 
 def test_a_pool_has_one_configuration() -> None:
