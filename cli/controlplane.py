@@ -62,7 +62,12 @@ def add_parser(subparsers: Subparsers) -> None:
     add_run_gateway(gateway)
     user = commands.add_parser("user", help="let somebody in, or change the role")
     user.add_argument("name")
-    user.add_argument("--role", default="viewer", choices=["worker", "viewer", "operator", "admin"])
+    user.add_argument(
+        "--role", help="default: viewer for somebody new", choices=["worker", "viewer", "operator", "admin"]
+    )
+    access = user.add_mutually_exclusive_group()
+    access.add_argument("--disable", action="store_true", help="end all access at once")
+    access.add_argument("--enable", action="store_true", help="let him in again")
     user.set_defaults(run=partial(with_django, run_user))
     token = commands.add_parser("token", help="a new API token for a user, shown once")
     token.add_argument("user")
@@ -217,12 +222,16 @@ def run_tasks(arguments: argparse.Namespace) -> int:
 
 
 def run_user(arguments: argparse.Namespace) -> int:
-    """Make a user, or give an existing one another role."""
+    """Make a user, or change the role or the access of an existing one."""
     from controlplane.core import users
     from controlplane.core.roles import Role
 
-    user = users.put(users.SYSTEM, arguments.name, Role(arguments.role))
-    print(f"{user.username} is {user.role}")
+    active = True if arguments.enable else False if arguments.disable else None
+    if arguments.role is not None or not users.rows(users.SYSTEM).filter(username=arguments.name).exists():
+        user = users.put(users.SYSTEM, arguments.name, Role(arguments.role or Role.VIEWER))
+    if active is not None or arguments.role is None:
+        user = users.change(users.SYSTEM, arguments.name, active=active)
+    print(f"{user.username} is {user.role}{'' if user.is_active else ', without access'}")
     return 0
 
 

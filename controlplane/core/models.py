@@ -15,6 +15,8 @@ class User(AbstractUser):
     """Somebody who may log in."""
 
     role = models.CharField(max_length=16, choices=[(role, role) for role in Role], default=Role.VIEWER)
+    version = models.PositiveBigIntegerField(default=1)
+    """Rises with every change of role and of whether he may log in."""
 
 
 class ApiToken(models.Model):

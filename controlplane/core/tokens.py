@@ -14,12 +14,13 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from controlplane.core import audit
+from controlplane.core import audit, users
 from controlplane.core.errors import ConflictError, InvalidError, MissingError
-from controlplane.core.models import ApiToken, User
+from controlplane.core.models import ApiToken, AuditEntry, User
+from controlplane.core.resources import is_storable
 from controlplane.core.roles import Action, Actor, Binding, BoundTo, Channel, Role, require
 from dataplane.errors import ConfigError
 from epp.objects.schema import check_name
@@ -69,7 +70,7 @@ def revoke(actor: Actor, user: User, name: str) -> None:
     """Take a token back; it is not recognised from now on."""
     require(actor, Action.WRITE, KIND)
     with transaction.atomic():
-        row = ApiToken.objects.filter(user=user, name=name).first()
+        row = ApiToken.objects.filter(user=user, name=name).first() if is_storable(name) else None
         if row is None:
             raise MissingError(f"{user.username} has no token {name}")
         before = describe(row)
@@ -103,6 +104,12 @@ def recognise(text: str, channel: Channel) -> tuple[User, Actor] | None:
 def binding_of(row: ApiToken) -> Binding | None:
     """What a token is bound to."""
     return Binding(BoundTo(row.bound_to), row.bound_name, row.bound_node) if row.bound_to else None
+
+
+def last_change() -> int:
+    """A number that rises whenever a token may have ceased to hold before its time."""
+    entries = AuditEntry.objects.filter(kind__in=(KIND, users.KIND)).order_by()
+    return int(entries.aggregate(last=Max("pk"))["last"] or 0)
 
 
 def describe(row: ApiToken) -> audit.Document:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from django.urls import path
@@ -13,10 +13,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.core.api import openapi
-from controlplane.core.api.resources import actor_of, expected_version, headers_of, shown
-from controlplane.core.errors import InvalidError
+from controlplane.core.api.resources import actor_of, body_of, expected_version, headers_of, shown
 from controlplane.tenancy.services import MAX_USES, Use, VirtualKeyService
-from dataplane.config.decode import Duration, decode_struct
+from dataplane.config.decode import Duration
 from dataplane.config.schema import DURATION
 from dataplane.config.tenancy import Digest
 from dataplane.config.values import Moment, check_moment
@@ -73,7 +72,7 @@ class RotateView(APIView):
     def post(self, request: Request, name: str) -> Response:
         """The document's ``status.key`` is the new key; it is shown this once."""
         version = expected_version(request, None)
-        wanted = _body(request.data, Rotation)
+        wanted = body_of(request, Rotation)
         issued = SERVICE.rotate(actor_of(request), name, timedelta(seconds=wanted.grace), version)
         return Response(SERVICE.with_text(issued), headers=headers_of(issued.row))
 
@@ -134,18 +133,9 @@ class UsesView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Unknown keys are passed over; reports may come twice and late."""
-        report = _body(request.data, Report)
+        report = body_of(request, Report)
         uses = [Use(use.key_digest, use.at) for use in report.uses]
         return Response({"noted": SERVICE.note_uses(actor_of(request), uses)})
-
-
-def _body(raw: Any, kind: type[Any]) -> Any:
-    """A request's body as a struct. ``InvalidError`` with everything that is wrong with it."""
-    problems: list[ConfigError] = []
-    found = decode_struct(raw, kind, "", problems)
-    if problems:
-        raise InvalidError.of(problems)
-    return found
 
 
 urlpatterns = [

@@ -70,6 +70,8 @@ class Hub:
         self._snapshots: dict[Audience, Snapshot] = {}
         """What there is for each audience that has streams."""
         self._number = -1
+        self._tokens_changed = 0
+        """``tokens.last_change`` when streams were last looked at for it."""
         self._failing = False
         self._hurry = asyncio.Event()
         """Set when somebody waits for the loop's next round."""
@@ -197,6 +199,10 @@ class Hub:
             if self._unread:
                 await self._refresh(frozenset(self._unread))
             return
+        last = await self.in_database(tokens.last_change)
+        if last != self._tokens_changed:
+            await self._end_unheld()
+            self._tokens_changed = last
         woken = await self._refresh(frozenset(self._sessions))
         if woken:
             log.info("change %d: %d streams may need something", self._number, woken)
@@ -242,11 +248,15 @@ class Hub:
             await self.in_database(lambda: workers.left(left))
 
     async def _note(self) -> None:
-        """Note who is there, and end the streams of tokens that hold no more."""
+        """Note who is there; tokens end with their time, too."""
         there = {session.node.id for session in self.sessions}
         await self.in_database(lambda: workers.present(there))
         await self.in_database(workers.prune)
         await self.in_database(changes.fold)
+        await self._end_unheld()
+
+    async def _end_unheld(self) -> None:
+        """End the streams of tokens that hold no more."""
         for token in {session.token for session in self.sessions}:
             if await self.recognise(token) is None:
                 for session in self.sessions:

@@ -21,6 +21,7 @@ from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.config import SchemathesisConfig
 
+from controlplane.core import tokens, users
 from controlplane.core.documents import apply
 from controlplane.core.kinds import KINDS
 from controlplane.core.roles import Role
@@ -41,7 +42,9 @@ def described() -> dict[str, Any]:
         name = EXAMPLES[kind]["metadata"]["name"] if kind else "known"
         for operation in operations.values():
             for parameter in operation.get("parameters", []):
-                there = {"name": name, "If-Match": '"1"', "number": 1}.get(parameter["name"])
+                there = {"name": name, "token": "known", "If-Match": '"1"', "number": 1}.get(
+                    parameter["name"]
+                )
                 if there is not None:
                     parameter["schema"] = {"anyOf": [{"enum": [there]}, parameter["schema"]]}
     # Schemathesis reads one document of YAML, and an export has many; test_api.py looks at that one.
@@ -77,6 +80,7 @@ def headers(db: None) -> Iterator[dict[str, str]]:
     transaction is in it.
     """
     apply(ADMIN, list(EXAMPLES.values()))
+    tokens.issue(ADMIN, users.put(ADMIN, "known", Role.VIEWER), "known")
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     yield {"Authorization": f"Bearer {token(Role.ADMIN)}"}

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework.test import APIClient
 
+from controlplane.core import tokens, users
 from controlplane.core.documents import apply
 from controlplane.core.kinds import KINDS
 from controlplane.core.models import AuditEntry
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.django_db
 
 PEOPLE: Final = {Role.VIEWER, Role.OPERATOR, Role.ADMIN}
 CHANGERS: Final = {Role.OPERATOR, Role.ADMIN}
+ADMINS: Final = {Role.ADMIN}
 FOLLOWERS: Final = {Role.WORKER, Role.ADMIN}
 EVERYBODY: Final = set(Role)
 PREFIX: Final = "api/v1/"
@@ -60,6 +62,11 @@ TABLE: Final[dict[str, dict[str, set[Role]]]] = {
     "audit": {"get": CHANGERS},
     "whoami": {"get": EVERYBODY},
     "schema": {"get": EVERYBODY},
+    "users-list": {"get": ADMINS, "post": ADMINS},
+    "users-one": {"get": ADMINS, "patch": ADMINS},
+    "users-password": {"post": ADMINS},
+    "users-tokens-list": {"get": ADMINS, "post": ADMINS},
+    "users-token": {"delete": ADMINS},
     "pools-status": {"get": PEOPLE},
     "pools-endpoints": {"get": PEOPLE},
     "virtualkeys-rotate": {"post": CHANGERS},
@@ -76,6 +83,8 @@ TABLE: Final[dict[str, dict[str, set[Role]]]] = {
 
 BODIES: Final[dict[str, Any]] = {
     "apply": [],
+    "users-list": {"name": "another"},
+    "users-tokens-list": {"name": "another"},
     "virtualkeyuses": {"uses": []},
     "workers-acks": {"document": "standard", "revision": 1},
     "workers-observations": {"document": "standard", "revision": 1, "requests": 0, "errors": 0},
@@ -112,7 +121,9 @@ def ask(api: APIClient, name: str, method: str) -> Any:
     address = ROUTES[name][0]
     document = EXAMPLES.get(kind_of(address), {"metadata": {"name": "known"}})
     where = "/" + address.replace("<str:name>", document["metadata"]["name"])
-    where = where.replace("<str:worker>", "worker").replace("<int:number>", "1") + QUERIES.get(name, "")
+    where = where.replace("<str:token>", "known").replace("<str:worker>", "worker").replace(
+        "<int:number>", "1"
+    ) + QUERIES.get(name, "")
     if method == "get":
         return api.get(where)
     is_document = name in KINDS_TABLE or name == "configs-validate"
@@ -123,6 +134,7 @@ def ask(api: APIClient, name: str, method: str) -> Any:
 @pytest.fixture
 def seeded() -> None:
     apply(ADMIN, list(EXAMPLES.values()))
+    tokens.issue(ADMIN, users.put(ADMIN, "known", Role.VIEWER), "known")
 
 
 def test_every_route_is_in_the_table_with_its_methods() -> None:

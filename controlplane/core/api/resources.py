@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
+import msgspec
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.request import Request
@@ -22,7 +23,10 @@ from controlplane.core.errors import Detail, InvalidError, UnversionedError
 from controlplane.core.kinds import Service
 from controlplane.core.references import Looked
 from controlplane.core.roles import Actor
+from dataplane.config.decode import decode_struct
 from dataplane.errors import ConfigError
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _VERSION: Final = re.compile(openapi.VERSION)
 ORDERS: Final = {"name": "name", "created": "created_at", "updated": "updated_at"}
@@ -38,6 +42,15 @@ def document_of(request: Request) -> dict[str, Any]:
     if not isinstance(request.data, dict):
         raise InvalidError.of([ConfigError("must be one document: apiVersion, kind, metadata, spec")])
     return request.data
+
+
+def body_of(request: Request, kind: type[S]) -> S:
+    """The body as a struct. ``InvalidError`` with everything that is wrong with it."""
+    problems: list[ConfigError] = []
+    found = decode_struct(request.data, kind, "", problems)
+    if found is None or problems:
+        raise InvalidError.of(problems)
+    return found
 
 
 def expected_version(request: Request, document: dict[str, Any] | None) -> int:

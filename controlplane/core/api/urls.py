@@ -7,6 +7,7 @@ from typing import Final
 from django.urls import URLPattern, path
 from drf_spectacular.views import SpectacularAPIView
 
+from controlplane.core.api import access
 from controlplane.core.api.resources import routes
 from controlplane.core.api.views import ApplyView, AuditView, ExportView, WhoAmIView
 from controlplane.core.kinds import KINDS
@@ -39,6 +40,7 @@ urlpatterns: list[URLPattern] = [
     path("export", ExportView.as_view(), name="export"),
     path("audit", AuditView.as_view(), name="audit"),
     path("whoami", WhoAmIView.as_view(), name="whoami"),
+    *access.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     *(route for service in KINDS.all() for route in routes(service, FILTERS[service.kind])),
 ]

@@ -43,12 +43,14 @@ class Database:
         self.gone: list[str] = []
         self.come: list[str] = []
         self.built = 0
+        self.tokens_changed = 0
         for module, name, call in (
             (changes, "current", self.current),
             (changes, "raise_to", self.raise_to),
             (changes, "fold", lambda: None),
             (resources, "build", self.build),
             (tokens, "recognise", lambda *_: None if self.actor is None else (None, self.actor)),
+            (tokens, "last_change", lambda: self.tokens_changed),
             (workers, "arrived", lambda *_: None),
             (workers, "joined", self.joined),
             (workers, "sweep", lambda: None),
@@ -228,3 +230,16 @@ async def test_answers_that_nobody_takes_are_capped(
         hub.answered(session, Answer(KIND, Version(number, "0" * 32), "", Refusal("no")))
     await hub.stop()
     assert [answer.version.number for _, answer in database.said] == [2, 3, 4]
+
+
+async def test_a_token_that_is_taken_back_ends_its_streams_with_the_change(
+    hub: Hub, database: Database
+) -> None:
+    session = await joined(hub, "a")
+    database.change(a=b"1")
+    await until(lambda: bool(hub.snapshots(session)) and session.wake.is_set())
+    assert session.ended == ""
+    database.actor, database.tokens_changed = None, 1
+    database.change()
+    await until(lambda: session.ended != "")
+    assert session.ended == "the token does not hold any more"
