@@ -175,7 +175,9 @@ class UserView(APIView):
         operation_id="users_update",
         tags=TAGS,
         parameters=[openapi.IF_MATCH],
-        request=openapi.body(_object([], role=_ROLE, active={"type": "boolean"})),
+        request=openapi.body(
+            _object([], role={"anyOf": [_ROLE, {"type": "null"}]}, active={"type": ["boolean", "null"]})
+        ),
         responses=openapi.answers({200: _USER}, 404, 409, 412, 422, 428),
     )
     def patch(self, request: Request, name: str) -> Response:

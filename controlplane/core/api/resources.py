@@ -47,7 +47,10 @@ def document_of(request: Request) -> dict[str, Any]:
 def body_of(request: Request, kind: type[S]) -> S:
     """The body as a struct. ``InvalidError`` with everything that is wrong with it."""
     problems: list[ConfigError] = []
-    found = decode_struct(request.data, kind, "", problems)
+    raw = request.data
+    if raw is None:
+        raise InvalidError.of([ConfigError("must be a mapping")])
+    found = decode_struct(raw, kind, "", problems)
     if found is None or problems:
         raise InvalidError.of(problems)
     return found
