@@ -60,6 +60,16 @@ def add_parser(subparsers: Subparsers) -> None:
     tasks.set_defaults(run=partial(with_django, run_tasks))
     gateway = commands.add_parser("run-gateway", help="run an Envoy that serve-xds tells everything")
     add_run_gateway(gateway)
+    _add_access(commands)
+    rotate = commands.add_parser("rotate-encryption-key", help="encrypt all stored secrets with a new key")
+    rotate.set_defaults(run=partial(with_django, run_rotate_encryption_key))
+    add_follow(
+        commands.add_parser("follow", help="keep a picker's configuration file as the control plane wants it")
+    )
+
+
+def _add_access(commands: Subparsers) -> None:
+    """Who may come in, and with what."""
     user = commands.add_parser("user", help="let somebody in, or change the role")
     user.add_argument("name")
     user.add_argument(
@@ -83,11 +93,6 @@ def add_parser(subparsers: Subparsers) -> None:
     password.add_argument("user")
     password.add_argument("--stdin", action="store_true", help="take it from a line of stdin, and show none")
     password.set_defaults(run=partial(with_django, run_password))
-    rotate = commands.add_parser("rotate-encryption-key", help="encrypt all stored secrets with a new key")
-    rotate.set_defaults(run=partial(with_django, run_rotate_encryption_key))
-    add_follow(
-        commands.add_parser("follow", help="keep a picker's configuration file as the control plane wants it")
-    )
 
 
 def with_django(run: Run, arguments: argparse.Namespace) -> int:

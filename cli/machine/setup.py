@@ -34,7 +34,6 @@ def main(seeds: Path) -> int:
     from django.core.management import call_command
 
     from controlplane.core import passwords, users
-    from controlplane.core.models import User
     from controlplane.core.roles import Binding, BoundTo, Role
 
     call_command("migrate", interactive=False, verbosity=0)
@@ -42,7 +41,7 @@ def main(seeds: Path) -> int:
     if administrator() is None:
         seeds.touch()
         users.put(users.SYSTEM, ADMINISTRATOR, Role.ADMIN)
-        User.objects.filter(username=ADMINISTRATOR).update(is_active=True)
+        users.change(users.SYSTEM, ADMINISTRATOR, active=True)
         password = passwords.draw(users.SYSTEM, ADMINISTRATOR)
     name, token = token_that_holds(sys.stdin.read().strip())
     gateway = Binding(BoundTo.GATEWAY, GATEWAY)
