@@ -23,25 +23,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import errno
 import json
 import logging
-import os
-import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
-from dataplane.errors import ConfigError, did_you_mean
-from dataplane.observability.exposition import CONTENT_TYPE, MetricSet
+from dataplane.errors import did_you_mean
+from dataplane.observability.exposition import MetricSet
+from dataplane.observability.pages import PageServer, text_page
 from dataplane.plugin.base import Plugin
-from dataplane.server_tls import ServerTls, TlsOptions
+from dataplane.server_tls import TlsOptions
 from epp.decisions import DecisionQuery
 from epp.diagnostics import MAX_SECONDS, Profiler, stacks
 from epp.interfaces.state import StateDumper
@@ -51,13 +47,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS: Final = 64
 MAX_DECISIONS: Final = 200
 MAX_ENDPOINTS: Final = 20_000
 MAX_OBJECTS: Final = 5000
 DEFAULT_PROFILE_S: Final = 5
-KEEPALIVE_S: Final = 30.0
-HANDSHAKE_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +80,7 @@ class AdminPages:
     """Whether stacks and profiles are shown."""
 
 
-class AdminServer:
+class AdminServer(PageServer):
     """Serves the pages on one port. ``ConfigError`` from ``start`` when it cannot listen."""
 
     def __init__(
@@ -99,131 +92,44 @@ class AdminServer:
         port_flag: str = "--metrics-port",
         tls: TlsOptions | None = None,
     ) -> None:
-        self._host = host
-        self._wanted_port = port
-        self._port_flag = port_flag
-        self._pages = pages
-        self._tls_options = tls
-        self._tls: ServerTls | None = None
-        self.tls_reloads = self.tls_reload_failures = 0
-        """How often a changed certificate was taken, and kept out because it could not be used."""
-        self._profiler = Profiler()
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
-        for collector in pages.collectors:
-            self._process.register(collector)
-        self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
-
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        sockets = self._server.sockets if self._server is not None else ()
-        return int(sockets[0].getsockname()[1]) if sockets else 0
-
-    async def start(self) -> None:
-        """Listen."""
-        if self._tls_options is not None:
-            self._tls = ServerTls(self._tls_options, self)
-        from aiohttp import web  # loaded by a process that serves pages, not by one that imports this module
-
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get("/metrics", self._metrics),
-                web.get("/healthz", self._healthz),
-                web.get("/readyz", self._readyz),
-                web.get("/debug/decisions", self._decisions),
-                web.get("/debug/decisions/{request_id:.+}", self._decision),
-                web.get("/debug/endpoints", self._endpoints),
-                web.get("/debug/objects", self._objects),
-                web.get("/debug/plugins/state", self._plugins),
-                web.get("/debug/config", self._config),
-                web.post("/debug/reload", self._reload),
-                web.get("/", self._index),
-            ]
+        super().__init__(
+            host,
+            port,
+            pages.metrics,
+            pages.not_ready,
+            collectors=pages.collectors,
+            port_flag=port_flag,
+            tls=tls,
         )
+        self._pages = pages
+        self._profiler = Profiler()
+
+    def routes(self) -> list[web.RouteDef]:
+        """The debug pages."""
+        from aiohttp import web
+
+        found = [
+            web.get("/debug/decisions", self._decisions),
+            web.get("/debug/decisions/{request_id:.+}", self._decision),
+            web.get("/debug/endpoints", self._endpoints),
+            web.get("/debug/objects", self._objects),
+            web.get("/debug/plugins/state", self._plugins),
+            web.get("/debug/config", self._config),
+            web.post("/debug/reload", self._reload),
+            web.get("/", self._index),
+        ]
         if self._pages.diagnostics:
-            app.add_routes([web.get("/debug/stacks", self._stacks), web.get("/debug/profile", self._profile)])
-        runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_S, handle_signals=False)
-        await runner.setup()
-        self._runner = runner
-        try:
-            self._server = await self._listen(runner)
-        except BaseException:
-            await self.stop()
-            raise
-        if self._tls is not None:
-            self._tls.start()
+            found += [web.get("/debug/stacks", self._stacks), web.get("/debug/profile", self._profile)]
+        return found
 
     async def stop(self) -> None:
         """Close the port and every connection."""
         self._profiler.stop()
-        if self._tls is not None:
-            self._tls.stop()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def _listen(self, runner: web.AppRunner) -> asyncio.Server:
-        http = runner.server
-        if http is None:
-            raise RuntimeError("the runner is not set up")
-
-        def connection() -> asyncio.Protocol:
-            return http() if len(http.connections) < MAX_CONNECTIONS else _Refusal()
-
-        create = partial(
-            asyncio.get_running_loop().create_server,
-            connection,
-            backlog=MAX_CONNECTIONS,
-            ssl=None if self._tls is None else self._tls.context,
-            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_TIMEOUT_S,
-        )
-        try:
-            if self._host:
-                return await create(self._host, self._wanted_port)
-            return await create(sock=_all_addresses(self._wanted_port))
-        except OSError as error:
-            number = error.errno or 0
-            reason = os.strerror(number) if number > 0 else error.strerror or str(error)
-            raise ConfigError(
-                f"cannot listen on port {self._wanted_port} of {self._host or 'all addresses'}: {reason}; "
-                f"free it or choose another one with {self._port_flag}",
-                path=self._port_flag,
-            ) from error
-
-    async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        from aiohttp import web
-
-        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
-        with contextlib.suppress(ConnectionResetError):
-            await response.prepare(request)
-            for block in self._exposition():
-                await response.write(block)
-                await asyncio.sleep(0)
-            await response.write_eof()
-        return response
-
-    def _exposition(self) -> Iterator[bytes]:
-        for metrics in self._pages.metrics:
-            for block in metrics.expose():
-                yield block.encode()
-        yield generate_latest(self._process)
-
-    async def _healthz(self, _: web.Request) -> web.StreamResponse:
-        return _text("ok\n")
-
-    async def _readyz(self, _: web.Request) -> web.StreamResponse:
-        reason = self._pages.not_ready()
-        return _text(f"not ready: {reason}\n", status=503) if reason else _text("ok\n")
+        await super().stop()
 
     async def _index(self, _: web.Request) -> web.StreamResponse:
         lines = (__doc__ or "").split("\n\n")[1]
-        return _text("\n".join(line.strip() for line in lines.splitlines()) + "\n")
+        return text_page("\n".join(line.strip() for line in lines.splitlines()) + "\n")
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
         return await _listing(request, self._pages.decisions(_decision_query(request)))
@@ -256,14 +162,14 @@ class AdminServer:
         return _json({"refused": problems}, 400 if problems else 200)
 
     async def _stacks(self, _: web.Request) -> web.StreamResponse:
-        return _text(stacks())
+        return text_page(stacks())
 
     async def _profile(self, request: web.Request) -> web.StreamResponse:
         seconds = _limit(request, default=DEFAULT_PROFILE_S, most=MAX_SECONDS, name="seconds")
         profile = await self._profiler.profile(seconds)
         if profile is None:
-            return _text("another profile is being made; try again when it is done\n", status=409)
-        return _text(profile)
+            return text_page("another profile is being made; try again when it is done\n", status=409)
+        return text_page(profile)
 
     async def _plugins(self, _: web.Request) -> web.StreamResponse:
         now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
@@ -272,24 +178,6 @@ class AdminServer:
             plugins[name] = _state(plugin)
             await asyncio.sleep(0)
         return _json({"timestamp": now, "plugins": plugins})
-
-
-def _all_addresses(port: int) -> socket.socket:
-    """One socket for IPv6 and IPv4 alike, where the system has both, so that port 0 means one port."""
-    if socket.has_dualstack_ipv6():
-        try:
-            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        except OSError as error:
-            if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:  # IPv6 can be switched off
-                raise
-    return socket.create_server(("0.0.0.0", port))  # noqa: S104  # --metrics-host narrows it
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection at once: there are too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 def _state(plugin: Plugin) -> dict[str, Any]:
@@ -334,12 +222,6 @@ def _decision_query(request: web.Request) -> DecisionQuery:
         ending=request.query.get("ending", ""),
         traced=traced == "true",
     )
-
-
-def _text(text: str, status: int = 200) -> web.StreamResponse:
-    from aiohttp import web
-
-    return web.Response(text=text, status=status)
 
 
 async def _listing(request: web.Request, decisions: Iterable[Any]) -> web.StreamResponse:

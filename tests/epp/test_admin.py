@@ -14,8 +14,9 @@ from prometheus_client.registry import Collector
 
 from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
+from dataplane.observability.pages import MAX_CONNECTIONS
 from dataplane.plugin.base import TypedName
-from epp.admin import MAX_CONNECTIONS, AdminPages, AdminServer
+from epp.admin import AdminPages, AdminServer
 from epp.decisions import DecisionQuery
 
 Get = Callable[[str], Any]
