@@ -69,14 +69,15 @@ def running(tmp_path: Path, config: str = SMALL) -> Iterator[tuple[subprocess.Po
 
 
 def family(parent: int) -> dict[int, str]:
-    """Processes below `parent`, with the first words of their commands."""
+    """Processes below `parent` with their commands; one that ends meanwhile has none and is left out."""
     found: dict[int, str] = {}
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
             pid = int(folder.name)
             status = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(status[1]) == parent and status[0] != "Z":
-                found[pid] = (folder / "cmdline").read_text().replace("\0", " ")
+            command = (folder / "cmdline").read_text().replace("\0", " ").strip()
+            if int(status[1]) == parent and status[0] != "Z" and command:
+                found[pid] = command
     return found
 
 
