@@ -8,19 +8,21 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from cli import profile
-from cli.arguments import Subparsers
+from cli.arguments import Subparsers, suggestion
 
 DEFAULT_URL: Final = "http://127.0.0.1:8800"
 URL: Final = "POINTSMAN_URL"
 TOKEN: Final = "POINTSMAN_TOKEN"  # noqa: S105 - the variable's name
 TIMEOUT_S: Final = 30.0
 MAX_ANSWER_BYTES: Final = 256 << 20
+MAX_APPLIED_BYTES: Final = 8 << 20
+"""What the control plane takes in one request."""
 PAGE: Final = 500
 FAILED: Final = 1
 ASKED_WRONGLY: Final = 2
@@ -42,7 +44,8 @@ KINDS: Final = {
     "gateway": "gateways",
 }
 """Other names of what the API's addresses call the kinds."""
-KNOWN: Final = (*KINDS.values(), "workers")
+WORKERS: Final = "workers"
+KNOWN: Final = (*KINDS.values(), WORKERS)
 """What can be read by `get`."""
 
 
@@ -53,11 +56,11 @@ class RefusedError(Exception):
 def add_parser(subparsers: Subparsers) -> None:
     """Add the four subcommands."""
     apply = subparsers.add_parser("apply", help="create or change what documents describe")
-    apply.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON documents; - is stdin")
+    add_files(apply)
     apply.add_argument("--dry-run", action="store_true", help="only show what would change")
     apply.set_defaults(run=partial(guarded, "apply", run_apply))
     diff = subparsers.add_parser("diff", help="show what applying documents would change")
-    diff.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON documents; - is stdin")
+    add_files(diff)
     diff.set_defaults(run=partial(guarded, "diff", run_apply), dry_run=True)
     export = subparsers.add_parser("export", help="print everything as documents")
     export.add_argument("kinds", nargs="*", metavar="KIND", help="only these kinds")
@@ -71,6 +74,14 @@ def add_parser(subparsers: Subparsers) -> None:
         add_url(parser)
 
 
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Say which documents are meant, also in kubectl's words."""
+    parser.add_argument("files", nargs="*", metavar="FILE", help="YAML or JSON documents; - is stdin")
+    parser.add_argument(
+        *("-f", "--filename"), action="append", default=[], metavar="FILE", help="the same; may be repeated"
+    )
+
+
 def guarded(name: str, run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Turn a refusal into lines on stderr and an exit code."""
     try:
@@ -79,6 +90,8 @@ def guarded(name: str, run: Callable[[argparse.Namespace], int], arguments: argp
         for line in str(error).splitlines():
             sys.stderr.write(f"pointsman {name}: error: {line}\n")
         return FAILED
+    except BrokenPipeError:  # whoever reads what is printed has enough
+        raise
     except OSError as error:
         sys.stderr.write(f"pointsman {name}: error: {error.filename}: {error.strerror}\n")
         return ASKED_WRONGLY
@@ -86,9 +99,13 @@ def guarded(name: str, run: Callable[[argparse.Namespace], int], arguments: argp
 
 def run_apply(arguments: argparse.Namespace) -> int:
     """Apply files together, or plan to."""
-    texts = [sys.stdin.read() if name == "-" else Path(name).read_text() for name in arguments.files]
+    names = [*arguments.files, *arguments.filename]
+    if not names:
+        raise RefusedError("name at least one file of documents; - is stdin")
     query = "?dry_run=true" if arguments.dry_run else ""
-    plan = call(arguments, "POST", f"apply{query}", "\n---\n".join(texts))
+    plan = call(arguments, "POST", f"apply{query}", "\n---\n".join(read_texts(names)))
+    if not plan["steps"]:
+        sys.stderr.write("there are no documents in what is to be applied\n")
     for step in plan["steps"]:
         print(f"{SIGNS[step['action']]} {step['kind']} {step['name']}: {step['action']}")
         for change in step["changes"]:
@@ -98,13 +115,33 @@ def run_apply(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def read_texts(names: Sequence[str]) -> list[str]:
+    """What the files hold, stdin once. `RefusedError` for what is no text, or more than is ever applied."""
+    texts: list[str] = []
+    left = MAX_APPLIED_BYTES
+    for name in dict.fromkeys(names):
+        shown = "stdin" if name == "-" else name
+        with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
+            found = file.read(left + 1)
+        left -= len(found)
+        if left < 0:
+            raise RefusedError(f"{shown}: at most {MAX_APPLIED_BYTES} bytes are applied at once")
+        try:
+            texts.append(found.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise RefusedError(f"{shown}: is no UTF-8 text (byte {error.start})") from None
+    return texts
+
+
 def run_export(arguments: argparse.Namespace) -> int:
     """Print everything as YAML."""
     import yaml
 
+    wanted = {known_plural(kind) for kind in arguments.kinds} - {WORKERS}
+    if arguments.kinds and not wanted:
+        raise RefusedError("workers come and go by themselves and are no documents")
     documents = call(arguments, "GET", "export")["documents"]
-    if arguments.kinds:
-        wanted = {plural_of(kind) for kind in arguments.kinds}
+    if wanted:
         documents = [document for document in documents if plural_of(document["kind"]) in wanted]
     sys.stdout.write(yaml.safe_dump_all(documents, sort_keys=False) if documents else "")
     return 0
@@ -114,9 +151,7 @@ def run_get(arguments: argparse.Namespace) -> int:
     """Print objects as YAML."""
     import yaml
 
-    plural = urllib.parse.quote(plural_of(arguments.kind), safe="")
-    if plural not in KNOWN:
-        raise RefusedError(f"{arguments.kind} is no kind; there are {', '.join(KNOWN)}")
+    plural = known_plural(arguments.kind)
     if arguments.status and arguments.name is None:
         raise RefusedError("--status needs the name of one object")
     if arguments.name is not None:
@@ -136,6 +171,14 @@ def run_get(arguments: argparse.Namespace) -> int:
 def plural_of(kind: str) -> str:
     """What the API's addresses call a kind, given that or its own name."""
     return KINDS.get(kind.lower(), kind)
+
+
+def known_plural(kind: str) -> str:
+    """The same. `RefusedError` for what is no kind."""
+    plural = plural_of(kind)
+    if plural not in KNOWN:
+        raise RefusedError(f"{kind} is no kind{suggestion(kind, KNOWN)}; there are {', '.join(KNOWN)}")
+    return plural
 
 
 def shown(value: Any) -> str:
@@ -188,6 +231,8 @@ def request_of(
             f"set {TOKEN} to an API token; 'pointsman controlplane token' makes one "
             "('pointsman up' lets commands on this machine do without)"
         )
+    if not (token.isascii() and token.isprintable()):
+        raise RefusedError(f"{TOKEN} holds characters that no token has")
     headers = {"Authorization": f"Bearer {token}", "X-Pointsman-Channel": "cli"}
     if text is not None:
         headers["Content-Type"] = "application/yaml"
@@ -198,7 +243,7 @@ def request_of(
 def asked_control_plane(said: str | None) -> tuple[str, str]:
     """Address and token: as they are said, else those of the control plane that runs on this machine."""
     url = (said or os.environ.get(URL) or "").rstrip("/")
-    token = os.environ.get(TOKEN, "")
+    token = os.environ.get(TOKEN, "").strip()
     if url and token:
         return url, token
     try:

@@ -12,7 +12,7 @@ Every change of content makes a revision; only a rollout brings it to workers. `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -22,14 +22,14 @@ from controlplane.configs.canary import parse_canary
 from controlplane.configs.models import MAX_REASON, ConfigDocument, PoolBinding
 from controlplane.configs.revisions import add_revision
 from controlplane.core.errors import ConflictError
+from controlplane.core.metadata import OWN, annotation_path
 from controlplane.core.resources import ENVELOPE, Document, Reference, ResourceService, is_storable
 from controlplane.core.roles import Actor
 from dataplane.config.epp_checks import KIND
 from dataplane.config.epp_sections import EndpointPickerConfig
-from dataplane.errors import ConfigError, did_you_mean
+from dataplane.errors import ConfigError
 from epp.objects import schema
 
-OWN: Final = "pointsman.dev/"
 POOLS: Final = f"{OWN}pools"
 RELEASE: Final = f"{OWN}rollout"
 COMMENT: Final = f"{OWN}comment"
@@ -37,10 +37,6 @@ ANNOTATIONS: Final = (POOLS, RELEASE, COMMENT)
 ALL: Final = "all"
 MANUAL: Final = "manual"
 MAX_POOLS: Final = 500
-
-
-def _path_of(annotation: str) -> str:
-    return f"metadata.annotations[{annotation}]"
 
 
 class Said(msgspec.Struct):
@@ -61,14 +57,13 @@ class PickerConfigService(ResourceService[ConfigDocument]):
     spec_type = EndpointPickerConfig
     model = ConfigDocument
     flat: ClassVar[bool] = True
-    references = (Reference(schema.POOL, "bindings__pool", _path_of(POOLS)),)
+    annotations: ClassVar[Sequence[str]] = ANNOTATIONS
+    references = (Reference(schema.POOL, "bindings__pool", annotation_path(POOLS)),)
     unwritten: ClassVar[frozenset[str]] = frozenset({"id", "active_id"})
 
     def judge_spec(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Said | None:
         """Annotations, and the picker's verdict on the rest."""
-        metadata = document.get("metadata")
-        raw = metadata.get("annotations") if isinstance(metadata, dict) else None
-        annotations = _annotations(raw, problems)
+        annotations = _annotations(document.get("metadata"))
         pools = _pools(annotations.get(POOLS, ""), problems)
         release = annotations.get(RELEASE, ALL).strip()
         if release not in {ALL, MANUAL}:
@@ -76,12 +71,14 @@ class PickerConfigService(ResourceService[ConfigDocument]):
                 parse_canary(release)
             except ConfigError as error:
                 problems.append(
-                    ConfigError(f"{error.message}, or {ALL}, or {MANUAL}", path=_path_of(RELEASE))
+                    ConfigError(f"{error.message}, or {ALL}, or {MANUAL}", path=annotation_path(RELEASE))
                 )
         comment = annotations.get(COMMENT, "")
         if len(comment) > MAX_REASON or not is_storable(comment):
             problems.append(
-                ConfigError(f"must be at most {MAX_REASON} printable characters", path=_path_of(COMMENT))
+                ConfigError(
+                    f"must be at most {MAX_REASON} printable characters", path=annotation_path(COMMENT)
+                )
             )
         found = content.judge(document, problems)
         return None if found is None else Said(found, pools, release, comment)
@@ -142,31 +139,22 @@ def _bind(row: ConfigDocument) -> None:
     )
 
 
-def _annotations(raw: Any, problems: list[ConfigError]) -> dict[str, str]:
-    """Our own annotations; those of others mean nothing here. What is no text is told with the envelope."""
-    if not isinstance(raw, dict):
-        return {}
-    found: dict[str, str] = {}
-    for name, text in raw.items():
-        if not isinstance(name, str) or not name.startswith(OWN):
-            continue
-        if name not in ANNOTATIONS:
-            hint = did_you_mean(name, ANNOTATIONS) or f"; there are {', '.join(ANNOTATIONS)}"
-            problems.append(ConfigError(f"is not known{hint}", path=_path_of(name)))
-        elif isinstance(text, str):
-            found[name] = text
-    return found
+def _annotations(metadata: Any) -> dict[str, str]:
+    """Our own annotations; what is wrong with them is told with the envelope."""
+    raw = metadata.get("annotations") if isinstance(metadata, dict) else None
+    said = raw if isinstance(raw, dict) else {}
+    return {name: said[name] for name in ANNOTATIONS if isinstance(said.get(name), str)}
 
 
 def _pools(text: str, problems: list[ConfigError]) -> list[str]:
     """Names in the order in which they are written."""
     names = [name for part in text.split(",") if (name := part.strip())]
     if len(names) > MAX_POOLS:
-        problems.append(ConfigError(f"lists more than {MAX_POOLS} pools", path=_path_of(POOLS)))
+        problems.append(ConfigError(f"lists more than {MAX_POOLS} pools", path=annotation_path(POOLS)))
         return []
     for name in names:
         try:
-            schema.check_name(name, _path_of(POOLS))
+            schema.check_name(name, annotation_path(POOLS))
         except ConfigError as error:
             problems.append(error)
             return []

@@ -15,10 +15,12 @@ from django.db import transaction
 
 from controlplane.core.errors import Detail, InvalidError, MissingError, ServiceError
 from controlplane.core.kinds import KINDS, Kinds, Service
+from controlplane.core.metadata import written_at
 from controlplane.core.references import Looked
 from controlplane.core.resources import Document
 from controlplane.core.roles import Actor
-from dataplane.errors import did_you_mean
+from controlplane.core.sets import Placed, placed
+from dataplane.errors import ConfigError, did_you_mean
 
 MAX_DOCUMENTS: Final = 5000
 MAX_WARNINGS: Final = 100
@@ -60,16 +62,19 @@ class _RolledBack(Exception):
 
 def apply(actor: Actor, documents: Sequence[Any], *, dry_run: bool = False, kinds: Kinds = KINDS) -> Plan:
     """Create or change every object the documents describe. ``InvalidError`` tells all that is wrong."""
-    if len(documents) > MAX_DOCUMENTS:
-        raise InvalidError(f"{len(documents)} documents are too many; apply at most {MAX_DOCUMENTS} at once")
+    problems: list[ConfigError] = []
+    found = list(islice(placed(documents, [each.kind for each in kinds.all()], problems), MAX_DOCUMENTS + 1))
+    if len(found) > MAX_DOCUMENTS:
+        raise InvalidError(f"these are too many documents; apply at most {MAX_DOCUMENTS} at once")
     steps: dict[int, Step] = {}
     warnings: list[Detail] = []
     try:
         with transaction.atomic():
-            details = _try_all(actor, documents, kinds, steps)
+            details = [Detail(problem.path, problem.message) for problem in problems]
+            details += _try_all(actor, found, kinds, steps)
             if details:
                 raise InvalidError("nothing is applied; the mistakes are in details", details)
-            warnings = list(islice(_warnings(steps, kinds), MAX_WARNINGS))
+            warnings = list(islice(_warnings(found, steps, kinds), MAX_WARNINGS))
             if dry_run:
                 raise _RolledBack
     except _RolledBack:
@@ -77,43 +82,54 @@ def apply(actor: Actor, documents: Sequence[Any], *, dry_run: bool = False, kind
     return Plan(applied=not dry_run, steps=[steps[index] for index in sorted(steps)], warnings=warnings)
 
 
-def _warnings(steps: Mapping[int, Step], kinds: Kinds) -> Iterator[Detail]:
+def _warnings(documents: Sequence[Placed], steps: Mapping[int, Step], kinds: Kinds) -> Iterator[Detail]:
     """Names that nobody has, now that the whole set is there."""
     looked = Looked(kinds)
     for service in kinds.all():
         if not service.references:
             continue
-        places = {step.name: index for index, step in steps.items() if step.kind == service.kind}
+        places = {
+            step.name: documents[index].place for index, step in steps.items() if step.kind == service.kind
+        }
         for row in service.model.objects.filter(name__in=places):
             for part in looked.missing(service, row):
-                yield Detail(f"documents[{places[row.name]}].{part.path}", part.message)
+                yield Detail(f"{places[row.name]}.{part.path}", part.message)
 
 
-def _try_all(actor: Actor, documents: Sequence[Any], kinds: Kinds, steps: dict[int, Step]) -> list[Detail]:
+def _try_all(actor: Actor, documents: Sequence[Placed], kinds: Kinds, steps: dict[int, Step]) -> list[Detail]:
     details: list[Detail] = []
-    rank = {service.kind: position for position, service in enumerate(kinds.all())}
     seen: set[tuple[str, str]] = set()
-
-    def order(index: int) -> tuple[int, int]:
-        document = documents[index]
-        kind = document.get("kind") if isinstance(document, dict) else None
-        return rank.get(kind, len(rank)) if isinstance(kind, str) else len(rank), index
-
-    for index in sorted(range(len(documents)), key=order):
+    for index in _in_order(documents, kinds):
+        place, document = documents[index]
         try:
-            step = _try(actor, documents[index], kinds)
+            step = _try(actor, document, kinds)
         except ServiceError as error:
-            place = f"documents[{index}]"
             parts = error.details or [Detail("", error.message)]
             details.extend(
                 Detail(f"{place}.{part.path}" if part.path else place, part.message) for part in parts
             )
             continue
         if (step.kind, step.name) in seen:
-            details.append(Detail(f"documents[{index}]", f"{step.kind} {step.name} is in the set twice"))
+            details.append(
+                Detail(place, f"{step.kind} {step.name} is in the set twice; a namespace makes no difference")
+            )
         seen.add((step.kind, step.name))
         steps[index] = step
     return details
+
+
+def _in_order(documents: Sequence[Placed], kinds: Kinds) -> list[int]:
+    """What is referred to first; of a kind what is older on the server it comes from, then as written."""
+    rank = {service.kind: position for position, service in enumerate(kinds.all())}
+
+    def order(index: int) -> tuple[int, str, int]:
+        document = documents[index].document
+        kind = document.get("kind") if isinstance(document, dict) else None
+        if not isinstance(kind, str) or kind not in rank:
+            return len(rank), "", index
+        return rank[kind], written_at(document.get("metadata")), index
+
+    return sorted(range(len(documents)), key=order)
 
 
 def _try(actor: Actor, document: Any, kinds: Kinds) -> Step:
@@ -152,7 +168,7 @@ def export(actor: Actor, kinds: Kinds = KINDS) -> list[Document]:
     return [
         _said(service.document(row))
         for service in kinds.all()
-        for row in service.rows(actor).order_by("name")
+        for row in service.rows(actor).order_by(*service.export_order)
     ]
 
 

@@ -10,7 +10,7 @@ versions, writes the audit log, and leaves everything as it was when it refuses.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -20,21 +20,22 @@ from django.utils import timezone
 
 from controlplane.core import audit
 from controlplane.core.errors import ConflictError, InvalidError, MissingError, StaleError
+from controlplane.core.metadata import read_metadata
 from controlplane.core.models import Resource
 from controlplane.core.references import require_named, require_unnamed
 from controlplane.core.roles import Action, Actor, require
 from dataplane.config.decode import decode_struct
 from dataplane.config.document import join
-from dataplane.errors import ConfigError
+from dataplane.errors import ConfigError, did_you_mean
 from epp.objects import schema
 
 M = TypeVar("M", bound=Resource)
 Document = dict[str, Any]
 
-ENVELOPE = frozenset({"apiVersion", "kind", "metadata", "status"})
+ENVELOPE: Final = ("apiVersion", "kind", "metadata", "status")
 """Fields that documents of all kinds have; ``status`` means nothing."""
-MAX_LABELS = 64
-MAX_LABEL_CHARACTERS = 256
+FIELDS: Final = (*ENVELOPE, "spec")
+"""Those of documents that are not flat."""
 
 
 class Wanted(msgspec.Struct):
@@ -61,6 +62,15 @@ class Reference(NamedTuple):
 
 POOL_REFERENCE: Final = Reference(schema.POOL, "pool", "spec.poolRef.name")
 """Of kinds that belong to one pool each."""
+POOL_GROUPS: Final = (schema.POOL_GROUP, "pointsman.dev")
+"""Of pools that are kept here; pickers leave out what belongs to others."""
+
+
+def check_pool_ref(ref: schema.PoolRef, problems: list[ConfigError]) -> None:
+    """Note a pool of a group that is not kept here."""
+    if ref.group not in POOL_GROUPS:
+        listed = " or ".join(POOL_GROUPS)
+        problems.append(ConfigError(f"must be {listed}, or left out", path="spec.poolRef.group"))
 
 
 class ResourceService(ABC, Generic[M]):
@@ -78,6 +88,10 @@ class ResourceService(ABC, Generic[M]):
     """What objects of the kind name (``controlplane.core.references``)."""
     flat: ClassVar[bool] = False
     """Whether the fields of ``spec_type`` stand beside ``metadata`` instead of in ``spec``."""
+    annotations: ClassVar[Sequence[str]] = ()
+    """Annotations that mean something to the kind."""
+    export_order: ClassVar[Sequence[str]] = ("name",)
+    """Columns by which objects are exported, and so made anew elsewhere."""
     unwritten: ClassVar[frozenset[str]] = frozenset({"id"})
     """Columns that changes leave alone; others change them without raising the version."""
 
@@ -141,7 +155,7 @@ class ResourceService(ABC, Generic[M]):
         try:
             with transaction.atomic():
                 if self.model.objects.filter(name=wanted.name).exists():
-                    raise ConflictError(f"there is a {self.kind} {wanted.name} already")
+                    raise ConflictError(f"{self.kind} {wanted.name} exists already")
                 self._admit(None, wanted.spec)
                 self.assign(row, wanted.spec)
                 row.save(force_insert=True)
@@ -268,9 +282,9 @@ class ResourceService(ABC, Generic[M]):
         """What the document asks for. ``InvalidError`` with everything that is wrong with it."""
         problems: list[ConfigError] = []
         problems.extend(
-            ConfigError("is no field of a document", path=str(field))
+            ConfigError(f"is no field of a document{did_you_mean(str(field), FIELDS)}", path=str(field))
             for field in document
-            if not self.flat and field not in ENVELOPE and field != "spec"
+            if not self.flat and field not in FIELDS
         )
         if document.get("kind") != self.kind:
             problems.append(ConfigError(f"must be {self.kind}", path="kind"))
@@ -279,7 +293,7 @@ class ResourceService(ABC, Generic[M]):
             problems.append(ConfigError(f"must be {listed}", path="apiVersion"))
         if not isinstance(document.get("status"), dict | None):
             problems.append(ConfigError("must be a mapping; it means nothing", path="status"))
-        name, labels, version = self._metadata(document.get("metadata"), problems)
+        name, labels, version = read_metadata(document.get("metadata"), self.annotations, problems)
         spec = self.judge_spec(document, problems)
         wanted = Wanted(name, labels, spec, version)
         if spec is not None and not problems:
@@ -290,36 +304,6 @@ class ResourceService(ABC, Generic[M]):
         if problems:
             raise InvalidError.of(problems)
         return wanted
-
-    def _metadata(self, raw: Any, problems: list[ConfigError]) -> tuple[str, dict[str, str], int | None]:
-        """Name, labels and version; what else Kubernetes writes there means nothing here."""
-        if not isinstance(raw, dict):
-            problems.append(ConfigError("must be a mapping with a name", path="metadata"))
-            return "", {}, None
-        name = raw.get("name")
-        try:
-            if not isinstance(name, str):
-                raise ConfigError("must be text", path="name")
-            schema.check_name(name, "name")
-        except ConfigError as error:
-            problems.append(error.within("metadata"))
-        labels = {} if raw.get("labels") is None else raw["labels"]
-        if not _are_labels(labels):
-            problems.append(
-                ConfigError(
-                    f"must be at most {MAX_LABELS} pairs of text, each up to {MAX_LABEL_CHARACTERS} "
-                    "characters long",
-                    path="metadata.labels",
-                )
-            )
-        _check_annotations(raw.get("annotations"), problems)
-        version = raw.get("resourceVersion")
-        if version is not None and not (isinstance(version, str) and version.isascii() and version.isdigit()):
-            problems.append(
-                ConfigError("must be what the object was read with", path="metadata.resourceVersion")
-            )
-            version = None
-        return str(name), labels, None if version is None else int(version[:18])
 
 
 def check_texts(value: Any, path: str, problems: list[ConfigError]) -> None:
@@ -348,24 +332,3 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 def is_storable(text: str) -> bool:
     """Whether every database takes it."""
     return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _check_annotations(raw: Any, problems: list[ConfigError]) -> None:
-    """They are text; what they mean is the business of kinds."""
-    if raw is None:
-        return
-    if not isinstance(raw, dict):
-        problems.append(ConfigError("must be a mapping of text to text", path="metadata.annotations"))
-        return
-    problems.extend(
-        ConfigError("must be text; put it in quotes", path=f"metadata.annotations[{name}]")
-        for name, text in raw.items()
-        if not isinstance(text, str)
-    )
-
-
-def _are_labels(raw: Any) -> bool:
-    if not isinstance(raw, dict) or len(raw) > MAX_LABELS:
-        return False
-    texts: Iterable[Any] = (*raw.keys(), *raw.values())
-    return all(isinstance(text, str) and len(text) <= MAX_LABEL_CHARACTERS for text in texts)

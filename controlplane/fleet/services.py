@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from controlplane.core.errors import InvalidError
-from controlplane.core.resources import POOL_REFERENCE, Document, ResourceService, Wanted
+from controlplane.core.resources import POOL_REFERENCE, Document, ResourceService, Wanted, check_pool_ref
 from controlplane.fleet.models import EndpointList, InferencePool
 from controlplane.fleet.specs import ENDPOINT_LIST, EndpointListSpec, InferencePoolSpec
 from dataplane.config.encode import encode_struct
@@ -78,6 +78,7 @@ class EndpointListService(ResourceService[EndpointList]):
 
     def check(self, wanted: Wanted, problems: list[ConfigError]) -> None:
         """What a picker would leave out is refused here, where somebody can mend it."""
+        check_pool_ref(wanted.spec.pool_ref, problems)
         found: list[ConfigError] = []
         document = file_document(wanted.spec.resolve, wanted.spec.endpoints)
         listing = list_servers(document, found)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
-from controlplane.core.resources import POOL_REFERENCE, Document, ResourceService
+from controlplane.core.resources import POOL_REFERENCE, Document, ResourceService, Wanted, check_pool_ref
 from controlplane.objectives.models import InferenceModelRewrite, InferenceObjective
 from dataplane.config.encode import encode_struct
+from dataplane.errors import ConfigError
 from epp.objects import schema
 
 
@@ -21,6 +23,10 @@ class ObjectiveService(ResourceService[InferenceObjective]):
     spec_type = schema.ObjectiveSpec
     model = InferenceObjective
     references = (POOL_REFERENCE,)
+
+    def check(self, wanted: Wanted, problems: list[ConfigError]) -> None:
+        """That the pool can be one of ours."""
+        check_pool_ref(wanted.spec.pool_ref, problems)
 
     def assign(self, row: InferenceObjective, spec: Any) -> None:
         """Pool and priority."""
@@ -43,6 +49,12 @@ class ModelRewriteService(ResourceService[InferenceModelRewrite]):
     spec_type = schema.RewriteSpec
     model = InferenceModelRewrite
     references = (POOL_REFERENCE,)
+    export_order: ClassVar[Sequence[str]] = ("created_at", "pk")
+    """The older of two decides, also where they are applied anew."""
+
+    def check(self, wanted: Wanted, problems: list[ConfigError]) -> None:
+        """That the pool can be one of ours."""
+        check_pool_ref(wanted.spec.pool_ref, problems)
 
     def assign(self, row: InferenceModelRewrite, spec: Any) -> None:
         """Pool and rules."""

@@ -78,6 +78,12 @@ def test_yaml_is_as_good_as_json() -> None:
     assert list(yaml.safe_load_all(exported)) == [objective(), REWRITE]
 
 
+def test_an_empty_set_is_applied_and_is_nothing() -> None:
+    for body in ("", "# nothing yet\n---\n", "[]"):
+        answer = client().post("/api/v1/apply", body, content_type="application/yaml")
+        assert (answer.status_code, answer.json()) == (200, {"applied": True, "steps": [], "warnings": []})
+
+
 def test_a_dry_run_plans_and_changes_nothing() -> None:
     answer = client().post("/api/v1/apply?dry_run=true", {"documents": [objective()]}, format="json")
     assert answer.json() == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import urllib.error
 import urllib.request
@@ -10,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.controlplane_command import Command, serving
 
@@ -108,12 +110,51 @@ def test_refusals_name_every_place_and_change_nothing(served: Command, tmp_path:
     assert served.refusal("get", "nonsense").startswith(
         "pointsman get: error: nonsense is no kind; there are pools, endpointlists, objectives, "
     )
+    assert served.refusal("export", "poolz").startswith(
+        'pointsman export: error: poolz is no kind (did you mean "pools"?); there are pools, '
+    )
+    served.environment["POINTSMAN_TOKEN"] = "pmt_€"
+    assert "holds characters that no token has" in served.refusal("export")
     served.environment["POINTSMAN_TOKEN"] = "pmt_wrong"
     assert "the token is not known" in served.refusal("export")
     del served.environment["POINTSMAN_TOKEN"]
     assert "set POINTSMAN_TOKEN to an API token" in served.refusal("export")
     done = served.run("apply", str(tmp_path / "nowhere.yaml"))
     assert (done.returncode, "nowhere.yaml: No such file" in done.stderr) == (2, True)
+
+
+def test_files_are_read_in_every_form_and_what_is_none_is_named(served: Command, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.yaml", tmp_path / "two.json"
+    documents = list(yaml.safe_load_all(DOCUMENTS))
+    one.write_text(yaml.safe_dump(documents[0]), encoding="utf-8-sig")
+    two.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents[1:]}))
+    assert served.says("apply", str(one), "-f", str(two)).count(": create\n") == 3
+    assert (
+        served.says("apply", "--dry-run", "-f", "-", text=served.says("export")).split()[2::3]
+        == ["unchanged"] * 3
+    )
+    empty = served.run("apply", "-", text="# nothing\n")
+    assert (empty.returncode, empty.stderr) == (0, "there are no documents in what is to be applied\n")
+    assert served.refusal("apply") == (
+        "pointsman apply: error: name at least one file of documents; - is stdin\n"
+    )
+    one.write_bytes(b"a: \xff")
+    assert served.refusal("apply", str(one)) == (
+        f"pointsman apply: error: {one}: is no UTF-8 text (byte 3)\n"
+    )
+    one.write_bytes(b" " * (8 * 1024 * 1024 + 1))
+    assert served.refusal("diff", str(one)) == (
+        f"pointsman diff: error: {one}: at most 8388608 bytes are applied at once\n"
+    )
+    one.write_text("a: [1,\n")
+    assert served.refusal("apply", "-f", str(one)).startswith(
+        "pointsman apply: error: document 1 (from line 1): line 2, column 1: "
+    )
+    for address, problem in (
+        ("http://127.0.0.1:1", "cannot be reached"),
+        ("ftp://x", "no http or https URL"),
+    ):
+        assert problem in served.refusal("apply", "--url", address, str(two))
 
 
 def test_roles_and_revocation_hold_at_once(served: Command) -> None:

@@ -59,7 +59,7 @@ def test_one_mistake_keeps_the_whole_set_out_and_all_mistakes_are_told() -> None
 
 def test_an_object_is_in_a_set_once() -> None:
     assert refusal([objective(), objective(priority=3)]) == [
-        "documents[1]: InferenceObjective interactive is in the set twice"
+        "documents[1]: InferenceObjective interactive is in the set twice; a namespace makes no difference"
     ]
     assert not InferenceObjective.objects.exists()
 

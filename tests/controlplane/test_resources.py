@@ -67,7 +67,7 @@ def test_everything_wrong_with_a_document_is_told_at_once_and_nothing_is_kept() 
         "extra: is no field of a document",
         "apiVersion: must be llm-d.ai/v1alpha2 or inference.networking.x-k8s.io/v1alpha2 or pointsman.dev/v1",
         "metadata.name: 'Not A Name' is no name; use lower-case letters, digits, - and ., at most 253",
-        "metadata.labels: must be at most 64 pairs of text, each up to 256 characters long",
+        "metadata.labels: must be at most 64 pairs of text, each up to 317 characters long",
         'spec.poolRef.nam: unknown field (did you mean "name"?)',
         "spec.poolRef.name: is required",
         "spec.priority: expected int, got str",
@@ -80,7 +80,7 @@ def test_everything_wrong_with_a_document_is_told_at_once_and_nothing_is_kept() 
 
 def test_names_are_taken_once_and_stay() -> None:
     SERVICE.create(OPERATOR, objective())
-    with pytest.raises(ConflictError, match="there is a InferenceObjective interactive already"):
+    with pytest.raises(ConflictError, match="InferenceObjective interactive exists already"):
         SERVICE.create(OPERATOR, objective(priority=1))
     with pytest.raises(InvalidError, match="names stay"):
         SERVICE.update(OPERATOR, "interactive", objective("other"))

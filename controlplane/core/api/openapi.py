@@ -8,7 +8,8 @@ import msgspec
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 
 from controlplane.core.kinds import KINDS, Service
-from controlplane.core.resources import ENVELOPE, MAX_LABEL_CHARACTERS, MAX_LABELS
+from controlplane.core.metadata import FIELDS, MAX_LABEL_CHARACTERS, MAX_LABELS
+from controlplane.core.resources import ENVELOPE
 from dataplane.config.schema import Definitions
 
 Schema = dict[str, Any]
@@ -48,6 +49,8 @@ _ERROR: Final[Schema] = {
         "current": {"type": "object", "description": "412: the object as it is"},
     },
 }
+
+_OTHERS: Final[Schema] = {"description": "as Kubernetes writes it; ignored"}
 
 
 def reference(service: Service) -> Schema:
@@ -117,7 +120,10 @@ def _document(service: Service, specs: Definitions) -> Schema:
             "metadata": {
                 "type": "object",
                 "required": ["name"],
+                "additionalProperties": False,
                 "properties": {
+                    **dict.fromkeys(FIELDS, _OTHERS),
+                    "namespace": {"type": ["string", "null"], "pattern": f"^{NAME}$"},
                     "name": {"type": "string", "pattern": f"^{NAME}$"},
                     "labels": {
                         "type": ["object", "null"],
@@ -125,7 +131,11 @@ def _document(service: Service, specs: Definitions) -> Schema:
                         "propertyNames": {"maxLength": MAX_LABEL_CHARACTERS},
                         "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_CHARACTERS},
                     },
-                    "annotations": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+                    "annotations": {
+                        "type": ["object", "null"],
+                        "properties": {key: {"type": "string"} for key in service.annotations},
+                        "additionalProperties": {"type": "string"},
+                    },
                     "resourceVersion": {"type": ["string", "null"], "pattern": "^[0-9]+$"},
                 },
             },
@@ -140,4 +150,4 @@ def _said(service: Service, specs: Definitions) -> dict[str, Schema]:
     if not service.flat:
         return {"spec": {"$ref": specs.place + specs.name_of(service.spec_type)}}
     names = {field.encode_name for field in msgspec.structs.fields(service.spec_type)}
-    return {name: {} for name in sorted(names - ENVELOPE)}
+    return {name: {} for name in sorted(names.difference(ENVELOPE))}

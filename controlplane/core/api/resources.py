@@ -21,6 +21,7 @@ from controlplane.core.api import openapi
 from controlplane.core.api.pages import MAX_LIMIT, page
 from controlplane.core.errors import Detail, InvalidError, UnversionedError
 from controlplane.core.kinds import Service
+from controlplane.core.metadata import version_of
 from controlplane.core.references import Looked
 from controlplane.core.roles import Actor
 from dataplane.config.decode import decode_struct
@@ -63,10 +64,9 @@ def expected_version(request: Request, document: dict[str, Any] | None) -> int:
         if not _VERSION.fullmatch(text):
             raise InvalidError.of([ConfigError("must be an ETag of the object", path="If-Match")])
         return int(text.removeprefix("W/").strip('"'))
-    metadata = (document or {}).get("metadata")
-    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    if isinstance(version, str) and version.isascii() and version.isdigit() and len(version) < 19:
-        return int(version)
+    version = version_of((document or {}).get("metadata"))
+    if version is not None:
+        return version
     raise UnversionedError(
         "say which version this changes: send the object's ETag as If-Match, or its resourceVersion"
     )

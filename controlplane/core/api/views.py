@@ -87,7 +87,7 @@ class ApplyView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Plan, and unless ``dry_run`` is true, do it."""
-        raw: Any = request.data
+        raw: Any = request.data if request.body else []
         if isinstance(raw, dict):
             raw = raw["documents"] if set(raw) == {"documents"} else [raw]
         if not isinstance(raw, list):
