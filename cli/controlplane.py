@@ -55,6 +55,15 @@ def add_parser(subparsers: Subparsers) -> None:
     xds.add_argument(
         "--client-ca", default="", metavar="FILE", help="authorities of workers' certificates, PEM"
     )
+    xds.add_argument(
+        "--metrics-host", default="127.0.0.1", metavar="HOST", help="where metrics are served (127.0.0.1)"
+    )
+    xds.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="N",
+        help="serve /metrics, /healthz and /readyz there; 0 = any (default: nowhere)",
+    )
     xds.set_defaults(run=partial(with_django, run_serve_xds))
     tasks = commands.add_parser("run-tasks", help="do what is done by the clock; needs VALKEY_URL")
     tasks.set_defaults(run=partial(with_django, run_tasks))
@@ -169,6 +178,8 @@ def run_serve_xds(arguments: argparse.Namespace) -> int:
     wrong = ""
     if not 0 <= arguments.port <= 65535:
         wrong = f"--port: {arguments.port} is no port"
+    elif not 0 <= (arguments.metrics_port or 0) <= 65535:
+        wrong = f"--metrics-port: {arguments.metrics_port} is no port"
     elif bool(arguments.tls_cert) != bool(arguments.tls_key):
         wrong = "--tls-cert and --tls-key need one another"
     elif arguments.client_ca and not arguments.tls_cert:
@@ -185,6 +196,8 @@ def run_serve_xds(arguments: argparse.Namespace) -> int:
                 cert_file=arguments.tls_cert,
                 key_file=arguments.tls_key,
                 client_ca_file=arguments.client_ca,
+                metrics_host=arguments.metrics_host,
+                metrics_port=arguments.metrics_port,
             )
         )
     except ConfigError as error:

@@ -26,6 +26,7 @@ def introduction(machine: Machine) -> str:
     lines += [
         *secrets(once),
         f"API: {layout.web}/api/v1/schema describes it; commands on this machine find it by {layout.profile}",
+        f"metrics of the discovery server: {layout.xds_pages}/metrics",
         f"logs: {layout.logs}",
         "Ctrl-C stops everything.",
     ]

@@ -35,6 +35,7 @@ class Layout:
     state: Path
     web_port: int
     xds_port: int
+    xds_metrics_port: int
     valkey_port: int
     valkey_password: str
     outside_valkey: str = ""
@@ -56,6 +57,11 @@ class Layout:
     def xds(self) -> str:
         """Where workers get their configuration."""
         return f"{LOOPBACK}:{self.xds_port}"
+
+    @property
+    def xds_pages(self) -> str:
+        """Where that server tells how it fares."""
+        return f"http://{LOOPBACK}:{self.xds_metrics_port}"
 
     @property
     def valkey_folder(self) -> Path:
@@ -105,6 +111,7 @@ def make_layout(state: Path, web_port: int, choose: PortChooser, *, is_alone: bo
         state=state,
         web_port=choose(web_port, "--web-port", LOOPBACK, WEB_HINT),
         xds_port=choose(0, "xds"),
+        xds_metrics_port=choose(0, "xds-metrics"),
         valkey_port=choose(0, "valkey"),
         valkey_password=secrets.token_urlsafe(24),
         outside_valkey=""

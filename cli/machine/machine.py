@@ -32,7 +32,7 @@ from cli.profile import Profile, write_for_owner
 from dataplane.processes.child import Say, StartError
 from dataplane.processes.command import POINTSMAN
 from dataplane.processes.log_files import CHECK_EVERY_S, trim_folder
-from dataplane.processes.ports import LOOPBACK, PortChooser
+from dataplane.processes.ports import PortChooser
 
 POOLS_READY_S: Final = 30.0
 POLL_S: Final = 0.2
@@ -105,7 +105,8 @@ class Machine:
         await step("database", self._set_up())
         controlplane = (*POINTSMAN, "controlplane")
         await self._launch("web", *controlplane, "serve", "--port", str(self.layout.web_port))
-        await self._launch("xds", *controlplane, "serve-xds", "--port", str(self.layout.xds_port))
+        ports = ("--port", str(self.layout.xds_port), "--metrics-port", str(self.layout.xds_metrics_port))
+        await self._launch("xds", *controlplane, "serve-xds", *ports)
         await self._launch("tasks", *controlplane, "run-tasks")
         await step("control plane", self._processes.until(lambda: answers(self.api), "web"))
         await step("xDS", self._processes.until(self._listens, "xds"))
@@ -170,11 +171,10 @@ class Machine:
 
     async def _listens(self) -> bool:
         try:
-            _, writer = await asyncio.open_connection(LOOPBACK, self.layout.xds_port)
-        except OSError:
+            async with self.session.get(f"{self.layout.xds_pages}/readyz") as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
             return False
-        writer.close()
-        return True
 
     async def _until_pools_are_ready(self) -> None:
         """Wait for what the control plane wants; whatever is not there in time is told."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import F, Func, Subquery
+from django.db.models.functions import Now
 
 from controlplane.core.models import Change, ChangeCounter
 
@@ -35,6 +36,15 @@ def current() -> int:
         _make_base()
         found = total.first() or 0
     return found
+
+
+def age(count: int) -> float | None:
+    """Seconds since the oldest of the last ``count`` changes, both by the database's clock; None when it was
+    folded.
+    """
+    rows = Change.objects.order_by("-pk").values_list("at", Now())
+    found = rows[count - 1 : count].first() if count > 0 else None
+    return None if found is None else max(0.0, (found[1] - found[0]).total_seconds())
 
 
 def fold() -> None:

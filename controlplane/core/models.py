@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+from django.db.models.functions import Now
 
 from controlplane.core.roles import BoundTo, Channel, Role
 
@@ -71,6 +72,9 @@ class ChangeCounter(models.Model):
 
 class Change(models.Model):
     """Stands for one change until it is folded into the counter; see ``changes``."""
+
+    at = models.DateTimeField(db_default=Now())
+    """By the database's clock."""
 
 
 class Resource(models.Model):

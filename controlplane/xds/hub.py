@@ -21,6 +21,7 @@ from django.db import close_old_connections
 from controlplane.core import changes, tokens
 from controlplane.core.roles import Action, Actor, Channel
 from controlplane.xds import resources, workers
+from controlplane.xds.metrics import XdsMetrics
 from controlplane.xds.nodes import Audience, NodeKind, worker_audience
 from controlplane.xds.rules import RULES
 from controlplane.xds.subscriptions import Answer, Snapshot, Subscriptions
@@ -34,6 +35,8 @@ POLL_S: Final = 0.25
 PRESENT_EVERY_S: Final = 10.0
 """How often workers that are there are noted, and their tokens looked at again."""
 FORGET_EVERY_S: Final = 3600.0
+SILENT_S: Final = 15.0
+"""A database that takes longer counts as one that fails."""
 MAX_GATHERED: Final = 50_000
 """Answers that wait for the database; beyond it the oldest are dropped, and said."""
 KIND: Final = "Worker"
@@ -54,6 +57,8 @@ class Session:
         """Set when something may be due."""
         self.ended = ""
         """Why the server ends the stream; empty = it does not."""
+        self.behind_since: float | None = None
+        """When the oldest change was made that it may need and was not sent, by the monotonic clock."""
 
     def end(self, why: str) -> None:
         """Have the stream ended."""
@@ -64,7 +69,8 @@ class Session:
 class Hub:
     """All streams of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: XdsMetrics | None = None) -> None:
+        self.metrics = metrics or XdsMetrics()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         self._sessions: dict[Audience, set[Session]] = {}
         self._snapshots: dict[Audience, Snapshot] = {}
@@ -73,6 +79,8 @@ class Hub:
         self._tokens_changed = 0
         """``tokens.last_change`` when streams were last looked at for it."""
         self._failing = False
+        self._looked: float | None = None
+        """When the database was last read, by the monotonic clock."""
         self._hurry = asyncio.Event()
         """Set when somebody waits for the loop's next round."""
         self._unread: set[Audience] = set()
@@ -81,6 +89,20 @@ class Hub:
         """Pickers that have subscribed to their configuration, until that is noted."""
         self._answers: list[tuple[str, Answer]] = []
         self._left: set[str] = set()
+        self.metrics.watch(
+            lambda: [session.kind for session in self.sessions],
+            lambda: len(self._answers),
+            lambda: max(0, self._number),
+        )
+
+    def not_ready(self) -> str:
+        """Why no stream can begin; empty when they can."""
+        if self._failing:
+            return "the database fails"
+        if self._looked is None:
+            return "the database has not been read yet"
+        silent = time.monotonic() - self._looked
+        return f"the database has not answered for {silent:.0f} s" if silent > SILENT_S else ""
 
     async def in_database(self, call: Callable[[], T]) -> T:
         """What ``call`` returns, run in the database's thread."""
@@ -146,7 +168,9 @@ class Hub:
         if len(self._answers) >= MAX_GATHERED:
             log.warning("the database takes no answers: %d are dropped", MAX_GATHERED // 2)
             del self._answers[: MAX_GATHERED // 2]
+            self.metrics.dropped(MAX_GATHERED // 2)
         self._answers.append((session.node.id, answer))
+        self.metrics.answered(answer.type_url, is_refusal=answer.refusal is not None)
         if answer.refusal is not None:
             log.warning("%s refused %s: %s", session.node.id, answer.version, answer.refusal.message)
 
@@ -175,9 +199,11 @@ class Hub:
                 if not self._failing:
                     log.exception("the database fails; streams keep what they have: %s", error)
                 self._failing = True
+                self.metrics.failed()
                 await asyncio.sleep(POLL_S)
             else:
                 self._failing = False
+                self._looked = time.monotonic()
 
     async def stop(self) -> None:
         """Write what is left; that streams have ended with the server says nothing of their workers."""
@@ -203,13 +229,20 @@ class Hub:
         if last != self._tokens_changed:
             await self._end_unheld()
             self._tokens_changed = last
-        woken = await self._refresh(frozenset(self._sessions))
+        new = number - self._number
+        waited = await self.in_database(lambda: changes.age(new)) if self._number >= 0 else None
+        woken = await self._refresh(frozenset(self._sessions), waited)
         if woken:
             log.info("change %d: %d streams may need something", self._number, woken)
 
-    async def _refresh(self, audiences: frozenset[Audience]) -> int:
-        """Read what these are sent, and wake streams for which it may mean something; how many these are."""
+    async def _refresh(self, audiences: frozenset[Audience], waited: float | None = None) -> int:
+        """Read what these are sent, and wake streams for which it may mean something; how many these are.
+
+        ``waited`` is how long ago the oldest change was made that is new in it.
+        """
+        began = time.monotonic()
         number, built = await self.in_database(lambda: resources.build(audiences))
+        self.metrics.built(time.monotonic() - began)
         if audiences.issuperset(self._sessions):
             self._number = number
         self._unread -= audiences
@@ -223,6 +256,8 @@ class Hub:
                 if before is None or before.resources != found or session.subscriptions.ahead > before.number:
                     session.wake.set()
                     woken += 1
+                    if waited is not None and session.behind_since is None:
+                        session.behind_since = began - waited
         return woken
 
     async def _write(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from controlplane.xds.subscriptions import ProtocolError
 from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
 from dataplane.xds.codec import decode_request, encode_response
-from dataplane.xds.messages import ADS_METHOD, Node, Request
+from dataplane.xds.messages import ADS_METHOD, Node, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,9 @@ class XdsOptions:
     """Both empty: no TLS."""
     client_ca_file: str = ""
     """Only clients with a certificate of these authorities are served."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    """None = no metrics and readiness are served."""
 
 
 class XdsServer:
@@ -84,7 +88,7 @@ class XdsServer:
     async def start(self) -> None:
         """Listen. ``ConfigError`` when the port or a file cannot be had."""
         handler = grpc.stream_stream_rpc_method_handler(
-            self._stream, request_deserializer=decode_request, response_serializer=encode_response
+            self._stream, request_deserializer=decode_request, response_serializer=self._encoded
         )
         service, _, method = ADS_METHOD.removeprefix("/").partition("/")
         generic = grpc.method_handlers_generic_handler(service, {method: handler})
@@ -114,13 +118,13 @@ class XdsServer:
 
     async def _stream(self, requests: AsyncIterator[Request], context: Context) -> None:
         if self._streams >= MAX_STREAMS:
-            await _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open")
+            await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open")
         self._streams += 1
         try:
             await self._converse(context)
         except DatabaseError as error:
             log.warning("a stream cannot begin: the database refuses: %s", error)
-            await _refuse(context, grpc.StatusCode.UNAVAILABLE, "the database cannot be reached")
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, "the database cannot be reached")
         finally:
             self._streams -= 1
 
@@ -128,7 +132,7 @@ class XdsServer:
         token = _token(context)
         actor = None if token is None else await self.hub.recognise(token)
         if token is None or actor is None:
-            await _refuse(
+            await self._refuse(
                 context,
                 grpc.StatusCode.UNAUTHENTICATED,
                 "send authorization: Bearer with the token of a worker; "
@@ -138,12 +142,12 @@ class XdsServer:
         try:
             first = await asyncio.wait_for(context.read(), FIRST_REQUEST_S)
         except TimeoutError:
-            await _refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "nothing was asked for")
+            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "nothing was asked for")
         if not isinstance(first, Request):
             return
         node = first.node or Node()
         if not (NODE_ID.fullmatch(node.id) and _POOL.fullmatch(node.cluster)):
-            await _refuse(
+            await self._refuse(
                 context,
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "node.id must be a name of letters, digits and . _ : -, node.cluster a pool or gateway",
@@ -151,10 +155,11 @@ class XdsServer:
         kind = kind_of(first.type_url)
         if why := refusal(actor, node, kind):
             log.warning("a stream of %s is refused: %s", node.id, why)
-            await _refuse(context, grpc.StatusCode.PERMISSION_DENIED, why)
+            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, why)
         session = Session(node, token, actor, kind)
         try:
             await self.hub.join(session)
+            self.hub.metrics.began(session.kind)
             await self._serve(session, first, context)
         finally:
             self.hub.leave(session)
@@ -166,17 +171,41 @@ class XdsServer:
                 await session.wake.wait()
                 session.wake.clear()
                 # A stream that has ended meanwhile is told what was due, if it still listens.
+                sent = 0
                 for snapshot in self.hub.snapshots(session):
                     for response in session.subscriptions.due(snapshot):
                         async with self._sending:
                             await asyncio.wait_for(context.write(response), WRITE_S)
+                        sent += 1
+                self._note_delay(session, sent)
         except TimeoutError:
             session.end("what was sent is not read")
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
         if session.ended != _CLOSED:
-            await _refuse(context, grpc.StatusCode.UNAVAILABLE, session.ended)
+            self.hub.metrics.cut(session.kind)
+            await _abort(context, grpc.StatusCode.UNAVAILABLE, session.ended)
+
+    def _note_delay(self, session: Session, sent: int) -> None:
+        """Count how long the first response for a change took; what is not sent was not for this stream."""
+        since = session.behind_since
+        if since is None:
+            return
+        if sent:
+            self.hub.metrics.reached(time.monotonic() - since)
+        if sent or not session.subscriptions.is_waiting:
+            session.behind_since = None
+
+    def _encoded(self, response: Response) -> bytes:
+        data = encode_response(response)
+        self.hub.metrics.pushed(response.type_url, len(data), len(response.resources))
+        return data
+
+    async def _refuse(self, context: Context, code: grpc.StatusCode, why: str) -> NoReturn:
+        """End a stream that has not begun."""
+        self.hub.metrics.refused(code.name)
+        await _abort(context, code, why)
 
     async def _read(self, session: Session, first: Request, context: Context) -> None:
         """Take in requests until the worker has no more to say."""
@@ -206,7 +235,7 @@ def _token(context: Context) -> str | None:
     return None
 
 
-async def _refuse(context: Context, code: grpc.StatusCode, why: str) -> NoReturn:
+async def _abort(context: Context, code: grpc.StatusCode, why: str) -> NoReturn:
     await context.abort(code, why)
     raise AssertionError("abort raises")
 

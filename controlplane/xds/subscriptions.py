@@ -144,6 +144,11 @@ class Subscriptions:
         """What is subscribed to."""
         return frozenset(self._by_type)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the other side has not answered to something."""
+        return any(each.under_way is not None for each in self._by_type.values())
+
     def due(self, snapshot: Snapshot) -> list[Response]:
         """What is to be sent now."""
         order = [*(each for each in self._rules if each in self._by_type)]

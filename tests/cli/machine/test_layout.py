@@ -12,7 +12,7 @@ from cli.machine.layout import Layout, make_layout
 
 def numbered(configured: int, path: str, address: str = "", hint: str = "") -> int:
     """Ports by what they are for."""
-    return configured or {"--web-port": 1, "xds": 2, "valkey": 3}[path]
+    return configured or {"--web-port": 1, "xds": 2, "valkey": 3, "xds-metrics": 4}[path]
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 def test_addresses_are_on_loopback_and_valkey_has_a_password(layout: Layout):
     assert (layout.web, layout.xds) == ("http://127.0.0.1:8800", "127.0.0.1:2")
+    assert layout.xds_pages == "http://127.0.0.1:4"
     assert layout.valkey == f"redis://:{layout.valkey_password}@127.0.0.1:3/0"
     assert len(layout.valkey_password) == 32
 

@@ -18,7 +18,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 def layout(tmp_path: Path) -> Layout:
     (tmp_path / "logs").mkdir()
     return Layout(
-        state=tmp_path, web_port=1, xds_port=2, valkey_port=3, valkey_password="secret", is_alone=True
+        state=tmp_path,
+        web_port=1,
+        xds_port=2,
+        xds_metrics_port=4,
+        valkey_port=3,
+        valkey_password="secret",
+        is_alone=True,
     )
 
 

@@ -47,6 +47,7 @@ class Database:
         for module, name, call in (
             (changes, "current", self.current),
             (changes, "raise_to", self.raise_to),
+            (changes, "age", lambda count: 3.0 * count),
             (changes, "fold", lambda: None),
             (resources, "build", self.build),
             (tokens, "recognise", lambda *_: None if self.actor is None else (None, self.actor)),

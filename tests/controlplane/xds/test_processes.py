@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
@@ -162,6 +163,52 @@ async def test_what_is_applied_reaches_a_running_picker_and_its_answer_comes_bac
         await asyncio.to_thread(plant.stop_xds)
 
 
+async def test_metrics_tell_what_was_sent_to_whom_and_what_became_of_it(plant: Plant) -> None:
+    await asyncio.to_thread(plant.stop_xds)
+    plant.start_xds("--metrics-port", "0")
+    log = (plant.folder / "xds.log").read_text
+    async with asyncio.timeout(PATIENCE_S):
+        while "metrics: " not in log():  # noqa: ASYNC110 - another process says it
+            await asyncio.sleep(0.05)
+    pages = log().rpartition("metrics: ")[2].partition("/metrics")[0]
+
+    async def page(name: str) -> str:
+        async with aiohttp.ClientSession() as session, session.get(f"{pages}/{name}") as answer:
+            return await answer.text()
+
+    async def says(*lines: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not set(lines) <= set((text := await page("metrics")).splitlines()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert "process_cpu_seconds_total" in text
+
+    async with plant.picker() as site:
+        await plant.apply(objective("gold", 10))
+        await until(site, has(("gold", 10)))
+        await says(
+            'pointsman_xds_streams_open{kind="picker"} 1',
+            'pointsman_xds_streams_total{kind="picker"} 1',
+            'pointsman_xds_pushes_total{type="PoolObjects"} 2',
+            'pointsman_xds_acks_total{type="PoolObjects"} 2',
+            "pointsman_xds_publish_to_push_seconds_count 1",
+        )
+        assert await page("readyz") == "ok\n"
+    plant.token.write_text("pmt_wrong")
+    async with plant.picker(name="picker-2") as site:
+        await until(site, lambda page: "UNAUTHENTICATED" in page["controlPlane"]["failure"])
+    await says(
+        'pointsman_xds_streams_open{kind="picker"} 0',
+    )
+    assert 'pointsman_xds_streams_refused_total{code="UNAUTHENTICATED"}' in await page("metrics")
+    with sqlite3.connect(plant.folder / "state" / "database.sqlite3") as database:
+        database.execute("ALTER TABLE core_change RENAME TO away")
+    database.close()
+    async with asyncio.timeout(PATIENCE_S):
+        while await page("readyz") != "not ready: the database fails\n":  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.05)
+    assert await page("healthz") == "ok\n"
+
+
 async def test_a_set_that_a_picker_refuses_is_shown_with_its_paths_and_changes_nothing(plant: Plant) -> None:
     async with plant.picker() as site:
         await plant.apply(objective("gold", 10))
@@ -262,6 +309,7 @@ def test_flags_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     )
     Command(tmp_path).says("controlplane", "init")
     assert refusal("--port", "70000") == "--port: 70000 is no port"
+    assert refusal("--metrics-port", "70000") == "--metrics-port: 70000 is no port"
     assert refusal("--tls-key", "k") == "--tls-cert and --tls-key need one another"
     assert refusal("--client-ca", "c") == "--client-ca needs --tls-cert: certificates are shown over TLS only"
     missing = str(tmp_path / "no")
