@@ -21,6 +21,7 @@ def add_parser(subparsers: Subparsers) -> None:
     start.add_argument("--canary", metavar="SIZE", help="10%% of the workers, or 2 of them")
     start.add_argument("--max-error-share", type=float, metavar="X", help="stop above it; 0.05 is 5%%")
     start.add_argument("--min-requests", type=int, metavar="N", help="judge errors from so many requests on")
+    start.add_argument("--comment", default="", help="why; kept with the rollout")
     start.add_argument("--dry-run", action="store_true", help="only show what would change, and for whom")
     status = commands.add_parser("status", help="how far it is, worker by worker")
     promote = commands.add_parser("promote", help="the canary is good: on to everybody")
@@ -39,7 +40,7 @@ def run_start(arguments: argparse.Namespace) -> int:
     """Publish, or show what publishing would do."""
     if arguments.dry_run:
         return _show_plan(arguments)
-    body: dict[str, Any] = {}
+    body: dict[str, Any] = {"comment": arguments.comment}
     if arguments.revision is not None:
         body["revision"] = arguments.revision
     if arguments.canary is not None:

@@ -79,6 +79,8 @@ class Rollout(models.Model):
     max_error_share = models.FloatField(null=True)
     min_requests = models.PositiveIntegerField(default=0)
     author = models.CharField(max_length=MAX_NAME)
+    comment = models.CharField(max_length=MAX_REASON, default="")
+    """Why it was begun."""
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True)
 

@@ -55,6 +55,8 @@ class Wish:
     canary: Canary | None = None
     """None = all workers at once."""
     guard: Guard | None = None
+    comment: str = ""
+    """Why, for whoever reads the audit log."""
 
 
 def locked(name: str) -> ConfigDocument:
@@ -178,6 +180,7 @@ def _begin(actor: Actor, row: ConfigDocument, revision: ConfigRevision, wish: Wi
         max_error_share=None if guard is None else guard.max_error_share,
         min_requests=0 if guard is None else guard.min_requests,
         author=actor.name,
+        comment=wish.comment[:MAX_REASON],
     )
     advance(row, rollout, Publish())
     audit.record(actor, action, KIND, row.name, before=None, after=brief(rollout))
@@ -243,7 +246,7 @@ def roll_back(actor: Actor, name: str, number: int | None = None, rollout_id: in
             content=target.content, comment=comment, version=row.version + 1, updated_at=timezone.now()
         )
         row.refresh_from_db()
-        return _begin(actor, row, revision, Wish(), "rollback")
+        return _begin(actor, row, revision, Wish(comment=comment), "rollback")
 
 
 def _earlier(row: ConfigDocument, rollout: Rollout) -> ConfigRevision:
@@ -280,6 +283,7 @@ def brief(rollout: Rollout) -> dict[str, Any]:
         "canary": None if canary is None else canary_text(canary),
         "guard": guard and {"maxErrorShare": guard.max_error_share, "minRequests": guard.min_requests},
         "author": rollout.author,
+        "comment": rollout.comment,
         "createdAt": rollout.created_at.isoformat(),
         "endedAt": rollout.ended_at and rollout.ended_at.isoformat(),
     }

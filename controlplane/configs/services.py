@@ -123,7 +123,7 @@ class PickerConfigService(ResourceService[ConfigDocument]):
         if row.release == MANUAL or newest is None or newest.rollouts.exists():
             return
         canary = None if row.release == ALL else parse_canary(row.release)
-        rollouts.publish(actor, row.name, rollouts.Wish(canary=canary))
+        rollouts.publish(actor, row.name, rollouts.Wish(canary=canary, comment=row.comment))
 
 
 def _bind(row: ConfigDocument) -> None:

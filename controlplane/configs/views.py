@@ -11,7 +11,7 @@ from django.shortcuts import redirect
 
 from controlplane.configs import plans, rollouts
 from controlplane.configs.canary import parse_canary
-from controlplane.configs.models import ConfigDocument, PoolBinding
+from controlplane.configs.models import MAX_REASON, ConfigDocument, PoolBinding
 from controlplane.configs.revisions import revision_of
 from controlplane.configs.rollout import SPREADING, Guard, Stage
 from controlplane.configs.rollouts import Wish
@@ -51,7 +51,8 @@ class PoolConfig(ConsoleView):
         """The page, or its rollout alone for htmx."""
         row = document_of_pool(name)
         if request.headers.get("HX-Request") == "true":
-            return self.page("configs/rollout.html", self._state(name, row))
+            # When a rollout has ended, what follows from that comes along, and nobody asks again.
+            return self.page("configs/progress.html", self._state(name, row) | {"is_part": True})
         return self._editor(name, row)
 
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
@@ -100,6 +101,7 @@ class PoolConfig(ConsoleView):
             "newest": newest,
             "plan": plans.plan(self.actor, row.name, None, None),
             "rollout": None if rollout is None else rollouts.detailed(row, rollout),
+            "begun_at": None if rollout is None else rollout.created_at,
             "is_spreading": rollout is not None and rollout.stage in SPREADING,
             "is_canary": rollout is not None and rollout.stage == Stage.CANARY,
             "is_published": rollout is not None and rollout.revision_id == newest.pk,
@@ -113,7 +115,9 @@ class Publish(ConsoleView):
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """To a canary first, or to all at once."""
         row = document_of_pool(name)
-        text = request.POST.get("canary", "").strip()
+        text, comment = request.POST.get("canary", "").strip(), request.POST.get("comment", "").strip()
+        if not comment:
+            raise InvalidError("say why, in the comment", [Detail("comment", "is required: say why")])
         try:
             canary = parse_canary(text) if text else None
         except ConfigError as error:
@@ -121,7 +125,7 @@ class Publish(ConsoleView):
         shown = request.POST.get("revision", "")
         revision = int(shown) if shown.isdigit() and len(shown) < MAX_DIGITS else None
         guard = Guard(GUARD_SHARE, GUARD_REQUESTS) if request.POST.get("guard") else None
-        rollout = rollouts.publish(self.actor, row.name, Wish(revision, canary, guard))
+        rollout = rollouts.publish(self.actor, row.name, Wish(revision, canary, guard, comment[:MAX_REASON]))
         messages.success(request, f"Revision {rollout.revision.number} is on its way to the workers.")
         return redirect("console:pool-config", name)
 

@@ -9,6 +9,7 @@ import msgspec
 from rest_framework.request import Request
 
 from controlplane.configs.canary import parse_canary
+from controlplane.configs.models import MAX_REASON
 from controlplane.configs.rollout import Canary, Guard
 from controlplane.configs.rollouts import Wish
 from controlplane.core.errors import InvalidError
@@ -20,6 +21,7 @@ Id = Annotated[int, msgspec.Meta(ge=1, le=(1 << 53))]
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53))]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
+Comment = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
 
 
 class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -39,6 +41,7 @@ class PublishBody(Body, kw_only=True):
     revision: Id | None = None
     canary: str | None = None
     guard: GuardBody | None = None
+    comment: Comment = ""
 
 
 class OrderBody(Body, kw_only=True):
@@ -50,7 +53,7 @@ class OrderBody(Body, kw_only=True):
 class HaltBody(OrderBody, kw_only=True):
     """Why to stop."""
 
-    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    reason: Comment = ""
 
 
 class BackBody(OrderBody, kw_only=True):
@@ -101,7 +104,7 @@ def body_of(request: Request, kind: type[B]) -> B:
 def wish_of(body: PublishBody) -> Wish:
     """What a caller wants published. ``InvalidError`` for a canary that is none."""
     guard = None if body.guard is None else Guard(body.guard.max_error_share, body.guard.min_requests)
-    return Wish(body.revision, canary_of(body.canary), guard)
+    return Wish(body.revision, canary_of(body.canary), guard, body.comment)
 
 
 def canary_of(text: str | None) -> Canary | None:

@@ -73,6 +73,7 @@ ROLLOUT: Final = _object(
     canary={"type": ["string", "null"]},
     guard={"type": ["object", "null"]},
     author=_TEXT,
+    comment=_TEXT,
     createdAt=_MOMENT,
     endedAt={"type": ["string", "null"], "format": "date-time"},
 )

@@ -51,12 +51,15 @@ def test_from_a_draft_to_everybody_and_back() -> None:
         "pools": ["pool"],
         "workers": [{"worker": "w1", "pool": "pool", "applied": 1, "first": True}],
     }
-    status, rollout = post(api, f"{ONE}/publish", {"canary": "50%", "guard": {"maxErrorShare": 0.1}})
-    assert (status, rollout["stage"], rollout["canary"], rollout["guard"]) == (
+    status, rollout = post(
+        api, f"{ONE}/publish", {"canary": "50%", "guard": {"maxErrorShare": 0.1}, "comment": "why"}
+    )
+    assert (status, rollout["stage"], rollout["canary"], rollout["guard"], rollout["comment"]) == (
         201,
         "canary",
         "50%",
         {"maxErrorShare": 0.1, "minRequests": 20},
+        "why",
     )
     guarded = worker.get(config, HTTP_IF_NONE_MATCH=first["ETag"])
     assert guarded.json()["isGuarded"] is True

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
-import yaml
 from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from controlplane.configs import plans, workers
 from controlplane.configs.models import ConfigDocument, ConfigRevision
-from controlplane.configs.rollout import Canary
 from controlplane.core import passwords, users
 from controlplane.core.console import throttle
 from controlplane.core.models import AuditEntry, LoginFailure
@@ -23,31 +19,17 @@ from controlplane.core.roles import Role
 from controlplane.fleet.models import InferencePool
 from controlplane.fleet.simulated import create_simulated
 from controlplane.tenancy.models import Tenant, VirtualKey
-from controlplane.xds.models import Worker
-from tests.support.controlplane import ADMIN, WORKER
+from tests.support.console import PASSWORD, config_text, person, text_of
+from tests.support.controlplane import ADMIN
 
 pytestmark = pytest.mark.django_db
 
-PASSWORD = "correct horse battery"
 PAGES = ["/", "/pools/", "/pools/edge/", "/pools/edge/config/", "/tenants/", "/password/"]
-
-
-def person(role: Role) -> Client:
-    """A browser in which somebody of this role is logged in."""
-    user = users.put(users.SYSTEM, str(role), role)
-    client = Client(enforce_csrf_checks=False)
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture
 def pool() -> None:
     create_simulated(ADMIN, "edge", ["llama"], 2)
-
-
-def text_of(answer: Any) -> str:
-    found: str = answer.content.decode()
-    return found
 
 
 @pytest.mark.usefixtures("pool")
@@ -164,91 +146,6 @@ def test_viewers_see_no_buttons_and_are_refused_by_the_services(path: str) -> No
         0,
         1,
     )
-
-
-def config_text(weight: int) -> str:
-    document = {
-        "apiVersion": "llm-d.ai/v1alpha1",
-        "kind": "EndpointPickerConfig",
-        "metadata": {"name": "edge", "annotations": {"pointsman.dev/pools": "edge"}},
-        "plugins": [{"type": "queue-scorer"}],
-        "schedulingProfiles": [
-            {"name": "default", "plugins": [{"pluginRef": "queue-scorer", "weight": weight}]}
-        ],
-    }
-    return yaml.safe_dump(document)
-
-
-def save(client: Client, text: str, version: int, do: str = "save", why: str = "try") -> Any:
-    return client.post(
-        "/pools/edge/config/", {"text": text, "comment": why, "version": str(version), "do": do}
-    )
-
-
-def stage() -> tuple[int, str]:
-    rollout = ConfigDocument.objects.get(name="edge").rollouts.select_related("revision").latest("id")
-    return rollout.revision.number, rollout.stage
-
-
-@pytest.mark.usefixtures("pool")
-def test_a_weight_goes_through_a_canary_to_all_and_back() -> None:
-    document = ConfigDocument.objects.get(name="edge")
-    now = timezone.now()
-    for name in ("edge-1", "edge-2"):
-        Worker.objects.create(
-            node_id=name, pool="edge", user="fleet", connected_at=now, seen_at=now, is_awaited=True
-        )
-    client = person(Role.OPERATOR)
-    saved = save(client, config_text(9), document.version)
-    assert (saved.status_code, saved["Location"]) == (302, "/pools/edge/config/")
-    page = text_of(client.get("/pools/edge/config/"))
-    assert "schedulingProfiles[default].plugins[queue-scorer].weight" in page
-    assert client.post("/pools/edge/publish/", {"canary": "1", "revision": "2"}).status_code == 302
-    assert stage() == (2, "canary")
-    [first] = [
-        row["worker"] for row in plans.plan(ADMIN, "edge", 2, Canary(count=1))["workers"] if row["first"]
-    ]
-    workers.acknowledge(WORKER, first, "edge", 2)
-    rollout = str(document.rollouts.latest("id").pk)
-    assert client.post("/pools/edge/rollout/promote/", {"rollout": rollout}).status_code == 302
-    assert stage() == (2, "rolling")
-    assert client.post("/pools/edge/rollout/promote/", {"rollout": rollout}).status_code == 409
-    assert client.post("/pools/edge/rollout/roll-back/", {"rollout": rollout}).status_code == 302
-    assert ConfigRevision.objects.get(number=3).digest == ConfigRevision.objects.get(number=1).digest
-
-
-@pytest.mark.usefixtures("pool")
-def test_checking_keeps_nothing_and_tells_every_mistake_with_its_path() -> None:
-    document = ConfigDocument.objects.get(name="edge")
-    client = person(Role.OPERATOR)
-    good = save(client, config_text(9), document.version, do="check")
-    assert (good.status_code, "This is a valid configuration" in text_of(good)) == (200, True)
-    bad = save(client, config_text(9).replace("queue-scorer", "queue-scorrer"), document.version)
-    assert (bad.status_code, re.findall(r"<li><code>(.*?)</code>", text_of(bad))) == (
-        422,
-        ["plugins[0]"],
-    )
-    broken = save(client, "a: [", document.version)
-    assert (broken.status_code, "line 1" in text_of(broken)) == (422, True)
-    silent = save(client, config_text(9), document.version, why=" ")
-    assert (silent.status_code, "say why" in text_of(silent)) == (422, True)
-    assert ConfigRevision.objects.count() == 1
-
-
-@pytest.mark.usefixtures("pool")
-def test_a_change_to_what_somebody_else_has_changed_shows_both() -> None:
-    version = ConfigDocument.objects.get(name="edge").version
-    client = person(Role.OPERATOR)
-    save(client, config_text(5), version)
-    late = save(client, config_text(7), version)
-    page = text_of(late)
-    assert late.status_code == 412
-    assert "Somebody else has changed this" in page
-    assert "weight: 5" in page
-    assert "weight: 7" in page
-    assert ConfigRevision.objects.count() == 2
-    again = save(client, config_text(7), int(re.search(r'name="version" value="(\d+)"', page)[1]))  # type: ignore[index]
-    assert (again.status_code, ConfigRevision.objects.count()) == (302, 3)
 
 
 def test_a_tenant_gets_a_key_that_is_shown_once_and_revoked() -> None:
