@@ -102,6 +102,9 @@ def _add_access(commands: Subparsers) -> None:
     password.add_argument("user")
     password.add_argument("--stdin", action="store_true", help="take it from a line of stdin, and show none")
     password.set_defaults(run=partial(with_django, run_password))
+    unlock = commands.add_parser("unlock", help="let a user log in at once who has to wait after failures")
+    unlock.add_argument("user")
+    unlock.set_defaults(run=partial(with_django, run_unlock))
 
 
 def with_django(run: Run, arguments: argparse.Namespace) -> int:
@@ -163,6 +166,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         log_level="info",
         server_header=False,
         lifespan="off",
+        proxy_headers=False,  # what proxies say is believed as the settings say, not when they are near
     )
     return 0
 
@@ -290,6 +294,15 @@ def run_password(arguments: argparse.Namespace) -> int:
         passwords.put(users.SYSTEM, arguments.user, sys.stdin.readline().rstrip("\n"))
     else:
         print(passwords.draw(users.SYSTEM, arguments.user))
+    return 0
+
+
+def run_unlock(arguments: argparse.Namespace) -> int:
+    """Forget failed logins of a user."""
+    from controlplane.core import throttle, users
+
+    count = throttle.release(users.find(arguments.user).username)
+    print(f"{arguments.user}: {count} failed logins are forgotten")
     return 0
 
 

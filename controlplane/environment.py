@@ -23,6 +23,8 @@ DEBUG: Final = "POINTSMAN_DEBUG"
 ENCRYPTION_KEYS: Final = "POINTSMAN_ENCRYPTION_KEYS"
 DATABASE_URL: Final = "DATABASE_URL"
 BEHIND_PROXY: Final = "POINTSMAN_BEHIND_PROXY"
+TRUSTED_PROXIES: Final = "POINTSMAN_TRUSTED_PROXIES"
+MAX_PROXIES: Final = 16
 
 DEFAULT_STATE: Final = ".state/controlplane"
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -74,6 +76,14 @@ def is_public(hosts: Sequence[str]) -> bool:
 def is_behind_proxy() -> bool:
     """Whether a proxy ends TLS and sets ``X-Forwarded-Proto``, whatever its clients send."""
     return _is_on(BEHIND_PROXY)
+
+
+def trusted_proxies() -> int:
+    """How many proxies, one behind another, append the client they see to ``X-Forwarded-For``."""
+    text = os.environ.get(TRUSTED_PROXIES) or "0"
+    if not (text.isascii() and text.isdigit() and len(text) < 3 and int(text) <= MAX_PROXIES):
+        raise ConfigError(f"must be a number of proxies from 0 to {MAX_PROXIES}", path=TRUSTED_PROXIES)
+    return int(text)
 
 
 def _is_on(name: str) -> bool:

@@ -94,9 +94,9 @@ class Resource(models.Model):
 
 
 class LoginFailure(models.Model):
-    """A login that was refused; see ``console.throttle``."""
+    """A login that was refused, or is under way; see ``throttle``."""
 
     username = models.CharField(max_length=MAX_NAME, db_index=True)
     """As it was typed, in lower case."""
-    address = models.CharField(max_length=64, db_index=True)
+    source = models.CharField(max_length=64, db_index=True)
     at = models.DateTimeField(auto_now_add=True, db_index=True)

@@ -12,7 +12,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from controlplane.core import audit, users
+from controlplane.core import audit, throttle, users
 from controlplane.core.errors import ForbiddenError, InvalidError
 from controlplane.core.roles import Action, Actor, Role, require
 from dataplane.errors import ConfigError
@@ -55,6 +55,7 @@ def _put(actor: Actor, username: str, password: str) -> None:
         user.save(update_fields=["password"])
         shown = users.describe(user)
         audit.record(actor, "set-password", users.KIND, username, before=shown, after=shown)
+        throttle.release(username)  # guesses at the password before say nothing of this one
 
 
 def draw(actor: Actor, username: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -238,3 +240,28 @@ def test_the_api_describes_itself(served: Command) -> None:
     assert fetch(served.environment, "/api/v1/whoami") == 200
     assert fetch(served.environment, "/api/v1/nothing") == 404
     assert fetch(served.environment, "/login/") == 200
+
+
+def log_in(address: str, number: int) -> str:
+    """The page that answers a login with a wrong password, of a client that claims some address."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(f"{address}/login/", timeout=20) as form:
+        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', form.read().decode())
+    assert token is not None
+    said = {"username": "admin", "password": "wrong", "csrfmiddlewaretoken": token[1]}
+    request = urllib.request.Request(
+        f"{address}/login/",
+        data=urllib.parse.urlencode(said).encode(),
+        headers={"X-Forwarded-For": f"203.0.113.{number}"},
+    )
+    with opener.open(request, timeout=20) as answer:
+        page: str = answer.read().decode()
+    return page
+
+
+def test_guesses_are_stopped_whatever_address_they_claim_until_the_name_is_unlocked(served: Command) -> None:
+    address = served.environment["POINTSMAN_URL"]
+    pages = [log_in(address, number) for number in range(11)]
+    assert ["Too many logins have failed" in page for page in pages] == [False] * 10 + [True]
+    assert served.says("controlplane", "unlock", "admin") == "admin: 10 failed logins are forgotten\n"
+    assert "Too many logins have failed" not in log_in(address, 0)
