@@ -9,7 +9,6 @@ from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from controlplane.configs.models import ConfigDocument, ConfigRevision
 from controlplane.core import passwords, users
