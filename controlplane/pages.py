@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from controlplane.configs import views as configs
+from controlplane.core.console import audit
 from controlplane.fleet import views as fleet
 from controlplane.tenancy import views as tenancy
 
@@ -22,6 +23,8 @@ urlpatterns = [
         configs.RolloutAct.as_view(),
         name="rollout-act",
     ),
+    path("audit/", audit.Audit.as_view(), name="audit"),
+    path("audit/<int:number>/", audit.AuditOne.as_view(), name="audit-entry"),
     path("tenants/", tenancy.Tenants.as_view(), name="tenants"),
     path("new/tenant/", tenancy.TenantCreate.as_view(), name="tenant-create"),
     path("tenants/<str:name>/", tenancy.Tenant.as_view(), name="tenant"),

@@ -9,12 +9,12 @@ import msgspec
 
 from controlplane.configs import rollouts
 from controlplane.configs.content import judge, parsed
-from controlplane.configs.diff import changes
 from controlplane.configs.models import ConfigDocument, ConfigRevision
 from controlplane.configs.revisions import revision_of
 from controlplane.configs.rollout import Canary, Stage, State, is_reached
 from controlplane.configs.rollouts import found
 from controlplane.configs.services import PickerConfigService
+from controlplane.core.diff import changes
 from controlplane.core.errors import InvalidError
 from controlplane.core.resources import Document
 from controlplane.core.roles import Action, Actor, require

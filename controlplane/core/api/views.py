@@ -12,13 +12,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from controlplane.core import documents
+from controlplane.core import documents, history
 from controlplane.core.api import openapi
 from controlplane.core.api.pages import page, query_of
 from controlplane.core.api.resources import actor_of
 from controlplane.core.errors import InvalidError
-from controlplane.core.models import AuditEntry
-from controlplane.core.roles import Action, require
 from dataplane.errors import ConfigError
 
 _DOCUMENTS: Final = {"type": "array", "items": openapi.ANY_DOCUMENT}
@@ -167,21 +165,6 @@ class AuditView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Newest first."""
-        require(actor_of(request), Action.READ, "AuditEntry")
         same = {name: name for name in ("actor", "action", "kind", "name")}
-        rows = AuditEntry.objects.all()
-        return Response(page(request, rows, _entry, orders={"id": "id"}, filters=same))
-
-
-def _entry(row: AuditEntry) -> dict[str, Any]:
-    return {
-        "id": row.pk,
-        "at": row.at.isoformat(),
-        "actor": row.actor,
-        "channel": row.channel,
-        "action": row.action,
-        "kind": row.kind,
-        "name": row.name,
-        "before": row.before,
-        "after": row.after,
-    }
+        rows = history.rows(actor_of(request))
+        return Response(page(request, rows, history.describe, orders={"id": "id"}, filters=same))

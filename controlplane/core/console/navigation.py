@@ -28,6 +28,7 @@ ITEMS: Final = (
     Item("Overview", "console:overview", "InferencePool"),
     Item("Pools", "console:pools", "InferencePool"),
     Item("Tenants", "console:tenants", "Tenant"),
+    Item("Audit", "console:audit", "AuditEntry"),
 )
 
 

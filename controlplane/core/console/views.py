@@ -14,6 +14,7 @@ from django.views import View
 
 from controlplane.core.console import navigation
 from controlplane.core.errors import ServiceError
+from controlplane.core.history import AUDIT_ENTRY
 from controlplane.core.models import User
 from controlplane.core.roles import Action, Actor, Channel, Role
 
@@ -43,6 +44,7 @@ class ConsoleView(View):
         shared = {
             "actor": self.actor,
             "navigation": navigation.entries(self.actor, self.request.path),
+            "may_audit": self.actor.may(Action.READ, AUDIT_ENTRY),
             "may_write": self.actor.may(Action.WRITE, "InferencePool"),
         }
         return render(self.request, template, {**shared, **(context or {})}, status=status)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.configs.diff import changes
+from controlplane.core.diff import changes
 from controlplane.core.documents import Change
 from tests.support.controlplane import picker_config
 
