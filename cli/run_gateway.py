@@ -24,7 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="the Gateway")
     parser.add_argument("--xds-server", required=True, metavar="HOST:PORT", help="address of serve-xds")
     parser.add_argument(
-        "--xds-token-file", required=True, metavar="FILE", help="token of a worker, bound to the gateway"
+        "--xds-token-file",
+        default="",
+        metavar="FILE",
+        help="token of a worker, bound to the gateway; not needed with a certificate that names it",
     )
     parser.add_argument("--xds-ca", default="", metavar="FILE", help="authorities of its certificate, PEM")
     parser.add_argument("--xds-cert", default="", metavar="FILE", help="certificate of our own, PEM")
@@ -74,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         command=command,
     )
     try:
+        check(arguments)
         document = bootstrap_of(options)
         if arguments.print_bootstrap:
             print(json.dumps(document, indent=1))
@@ -87,6 +91,15 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"pointsman controlplane run-gateway: error: {error}\n")
         return FAILED
     return 0
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """`ConfigError` when flags miss others that they need."""
+    if not (arguments.xds_token_file or arguments.xds_cert):
+        raise ConfigError("is needed, or --xds-cert", path="--xds-token-file")
+    for name, other in (("cert", "key"), ("key", "cert"), ("cert", "ca")):
+        if getattr(arguments, f"xds_{name}") and not getattr(arguments, f"xds_{other}"):
+            raise ConfigError(f"needs --xds-{other}", path=f"--xds-{name}")
 
 
 async def _serve(options: object) -> None:

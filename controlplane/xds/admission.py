@@ -1,4 +1,4 @@
-"""Whom a stream is opened for: a token that is bound opens those of its pool or gateway alone.
+"""Whom a stream is opened for: a token or certificate that is bound opens those of its pool or gateway alone.
 
 What a gateway is sent holds the private key of its certificate, so only a token that was made for that
 gateway opens its streams, whosever it is. Pickers are sent no secrets: any worker's token opens theirs unless
@@ -12,8 +12,8 @@ from controlplane.xds.nodes import NodeKind, keeper_of
 from dataplane.xds.messages import Node
 
 
-def refusal(actor: Actor, node: Node, kind: NodeKind) -> str:
-    """Why this stream is not opened; empty when it is."""
+def refusal(actor: Actor, node: Node, kind: NodeKind, *, by: str = "token") -> str:
+    """Why this stream is not opened for who has shown a token, or a certificate; empty when it is."""
     binding = actor.binding
     if binding is None:
         if kind is not NodeKind.GATEWAY:
@@ -24,7 +24,7 @@ def refusal(actor: Actor, node: Node, kind: NodeKind) -> str:
         )
     wanted = BoundTo.GATEWAY if kind is NodeKind.GATEWAY else BoundTo.POOL
     if (binding.kind, binding.name) != (wanted, node.cluster):
-        return f"the token is bound to the {binding.kind} {binding.name}, not to the {wanted} {node.cluster}"
+        return f"the {by} is bound to the {binding.kind} {binding.name}, not to the {wanted} {node.cluster}"
     if binding.node and node.id not in {binding.node, keeper_of(binding.node)}:
-        return f"the token is bound to the node {binding.node}, not to {node.id}"
+        return f"the {by} is bound to the node {binding.node}, not to {node.id}"
     return ""

@@ -21,6 +21,7 @@ from django.db import close_old_connections
 from controlplane.core import changes, tokens
 from controlplane.core.roles import Action, Actor, Channel
 from controlplane.xds import resources, workers
+from controlplane.xds.certificates import Certified
 from controlplane.xds.metrics import XdsMetrics
 from controlplane.xds.nodes import Audience, NodeKind, worker_audience
 from controlplane.xds.rules import RULES
@@ -45,9 +46,18 @@ KIND: Final = "Worker"
 class Session:
     """One stream of one worker or Envoy. Owned by the event loop."""
 
-    def __init__(self, node: Node, token: str, actor: Actor, kind: NodeKind = NodeKind.PICKER) -> None:
+    def __init__(
+        self,
+        node: Node,
+        token: str,
+        actor: Actor,
+        kind: NodeKind = NodeKind.PICKER,
+        certified: Certified | None = None,
+    ) -> None:
         self.node = node
         self.token = token
+        """Empty: a certificate stands in for it."""
+        self.certified = certified
         self.actor = actor
         self.kind = kind
         self.audiences: set[Audience] = {Audience(kind, node.cluster)}
@@ -291,8 +301,11 @@ class Hub:
         await self._end_unheld()
 
     async def _end_unheld(self) -> None:
-        """End the streams of tokens that hold no more."""
-        for token in {session.token for session in self.sessions}:
+        """End the streams of tokens and certificates that hold no more."""
+        for session in self.sessions:
+            if session.certified is not None and not session.certified.holds:
+                session.end("the time of the certificate is over")
+        for token in {session.token for session in self.sessions if session.token}:
             if await self.recognise(token) is None:
                 for session in self.sessions:
                     if session.token == token:

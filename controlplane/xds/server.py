@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
 from django.db import DatabaseError
 
+from controlplane.core.roles import Actor
 from controlplane.core.tokens import NODE_ID
 from controlplane.xds.admission import refusal
+from controlplane.xds.certificates import NAME, Certified, ServerFiles, certified
 from controlplane.xds.hub import Hub, Session
 from controlplane.xds.nodes import kind_of
 from controlplane.xds.subscriptions import ProtocolError
@@ -42,7 +42,6 @@ DRAIN_S: Final = 5.0
 FIRST_REQUEST_S: Final = 30.0
 """How long a stream may stay silent at first."""
 
-_POOL: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _BEARER: Final = "bearer "
 
 _OPTIONS: Final = (
@@ -95,9 +94,10 @@ class XdsServer:
         self._server.add_generic_rpc_handlers((generic,))
         options = self._options
         address = host_port(options.host, options.port)
+        files = ServerFiles(options.cert_file, options.key_file, options.client_ca_file)
         try:
             self.port = (
-                self._server.add_secure_port(address, _credentials(options))
+                self._server.add_secure_port(address, files.credentials())
                 if options.cert_file
                 else self._server.add_insecure_port(address)
             )
@@ -129,15 +129,7 @@ class XdsServer:
             self._streams -= 1
 
     async def _converse(self, context: Context) -> None:
-        token = _token(context)
-        actor = None if token is None else await self.hub.recognise(token)
-        if token is None or actor is None:
-            await self._refuse(
-                context,
-                grpc.StatusCode.UNAUTHENTICATED,
-                "send authorization: Bearer with the token of a worker; "
-                "'pointsman controlplane user NAME --role worker' and 'token' make one",
-            )
+        token, actor, shown = await self._recognised(context)
         await context.send_initial_metadata(())
         try:
             first = await asyncio.wait_for(context.read(), FIRST_REQUEST_S)
@@ -146,23 +138,54 @@ class XdsServer:
         if not isinstance(first, Request):
             return
         node = first.node or Node()
-        if not (NODE_ID.fullmatch(node.id) and _POOL.fullmatch(node.cluster)):
+        if not (NODE_ID.fullmatch(node.id) and NAME.fullmatch(node.cluster)):
             await self._refuse(
                 context,
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "node.id must be a name of letters, digits and . _ : -, node.cluster a pool or gateway",
             )
         kind = kind_of(first.type_url)
-        if why := refusal(actor, node, kind):
+        why = refusal(actor, node, kind, by="token" if token else "certificate")
+        if shown is not None:
+            why = why or refusal(shown.actor, node, kind, by="certificate")
+        if why:
             log.warning("a stream of %s is refused: %s", node.id, why)
             await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, why)
-        session = Session(node, token, actor, kind)
+        session = Session(node, token, actor, kind, shown)
         try:
             await self.hub.join(session)
             self.hub.metrics.began(session.kind)
             await self._serve(session, first, context)
         finally:
             self.hub.leave(session)
+
+    async def _recognised(self, context: Context) -> tuple[str, Actor, Certified | None]:
+        """The token, who that is, and who the certificate says that is. A certificate that says it makes a
+        token needless; where there are both, both have to allow what is asked for.
+        """
+        shown = None
+        try:
+            pem = self._certificate(context)
+            shown = None if pem is None else certified(pem)
+        except ConfigError as error:
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
+        token = _token(context)
+        if token is None and shown is not None:
+            return "", shown.actor, shown
+        actor = None if token is None else await self.hub.recognise(token)
+        if token is None or actor is None:
+            await self._refuse(
+                context,
+                grpc.StatusCode.UNAUTHENTICATED,
+                "send authorization: Bearer with the token of a worker; "
+                "'pointsman controlplane user NAME --role worker' and 'token' make one",
+            )
+        return token, actor, shown
+
+    def _certificate(self, context: Context) -> bytes | None:
+        """The client's, if it was asked for one."""
+        found = context.auth_context().get("x509_pem_cert") if self._options.client_ca_file else None
+        return bytes(found[0]) if found else None
 
     async def _serve(self, session: Session, first: Request, context: Context) -> None:
         reader = asyncio.create_task(self._read(session, first, context))
@@ -238,16 +261,3 @@ def _token(context: Context) -> str | None:
 async def _abort(context: Context, code: grpc.StatusCode, why: str) -> NoReturn:
     await context.abort(code, why)
     raise AssertionError("abort raises")
-
-
-def _credentials(options: XdsOptions) -> grpc.ServerCredentials:
-    pair = (_pem(options.key_file, "--tls-key"), _pem(options.cert_file, "--tls-cert"))
-    authorities = _pem(options.client_ca_file, "--client-ca") if options.client_ca_file else None
-    return grpc.ssl_server_credentials([pair], authorities, require_client_auth=authorities is not None)
-
-
-def _pem(name: str, flag: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror})", path=f"{flag} {name}") from None

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from cli.main import main
+from tests.support.certificates import Authority
 
 
 def call(folder: Path, *more: str, server: str = "127.0.0.1:18000") -> int:
@@ -32,3 +33,24 @@ def test_addresses_and_tokens_that_are_none_are_refused(tmp_path: Path, capsys):
     assert [line.startswith("pointsman controlplane run-gateway: error: ") for line in said] == [True] * 3
     assert "holds no token" in said[1]
     assert "'nowhere' is not host:port" in said[2]
+
+
+def test_a_certificate_makes_a_token_needless(tmp_path: Path, capsys):
+    authority = Authority(tmp_path)
+    cert, key = map(str, authority.issue("e1", "spiffe://here/pointsman/gateway/public"))
+    where = ["controlplane", "run-gateway", "public", "--xds-server", "127.0.0.1:1", "--print-bootstrap"]
+    assert main([*where, "--xds-ca", str(authority.file), "--xds-cert", cert, "--xds-key", key]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (service,) = found["dynamic_resources"]["ads_config"]["grpc_services"]
+    assert "initial_metadata" not in service
+    (cluster,) = found["static_resources"]["clusters"]
+    (files,) = cluster["transport_socket"]["typed_config"]["common_tls_context"]["tls_certificates"]
+    assert files == {"certificate_chain": {"filename": cert}, "private_key": {"filename": key}}
+    for missing in ([], ["--xds-cert", cert, "--xds-key", key], ["--xds-cert", cert]):
+        assert main([*where, *missing]) == 2
+    said = [line.partition("error: ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == [
+        "--xds-token-file: is needed, or --xds-cert",
+        "--xds-cert: needs --xds-ca",
+        "--xds-cert: needs --xds-key",
+    ]

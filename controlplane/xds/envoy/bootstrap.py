@@ -31,6 +31,7 @@ class ControlPlaneAddress:
     host: str
     port: int
     token: str
+    """Empty = a certificate stands in for it."""
     ca_file: str = ""
     """Empty = no TLS."""
     cert_file: str = ""
@@ -39,10 +40,9 @@ class ControlPlaneAddress:
 
 def bootstrap(envoy: EnvoyIdentity, server: ControlPlaneAddress) -> dict[str, Any]:
     """The configuration for ``envoy --config-path``. It holds the token: for its owner's eyes only."""
-    grpc = {
-        "envoy_grpc": {"cluster_name": CLUSTER_NAME},
-        "initial_metadata": [{"key": "authorization", "value": f"Bearer {server.token}"}],
-    }
+    grpc: dict[str, Any] = {"envoy_grpc": {"cluster_name": CLUSTER_NAME}}
+    if server.token:
+        grpc["initial_metadata"] = [{"key": "authorization", "value": f"Bearer {server.token}"}]
     return {
         **identified(envoy),
         "overload_manager": connection_cap(),

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from controlplane.xds.subscriptions import MAX_TYPES
 from dataplane.xds.messages import POOL_OBJECTS, Node, Request
 from dataplane.xds.transport import AdsStream, ServerAddress, StreamError
 from tests.support.black_box import Pod, Site
-from tests.support.certificates import write_certificate
+from tests.support.certificates import Authority, write_certificate
 from tests.support.controlplane import POOL
 from tests.support.controlplane_command import Command, Server
 
@@ -77,7 +78,8 @@ class Plant:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         flags = [
-            *("--xds-server", f"127.0.0.1:{self._port}", "--xds-token-file", str(self.token)),
+            *("--xds-server", f"127.0.0.1:{self._port}"),
+            *(("--xds-token-file", str(self.token)) if self.token.name else ()),
             *("--xds-cache", str(folder / "last-good"), "--xds-node-id", name, *more),
         ]
         return Site(folder, Pod(), flags=flags)
@@ -120,6 +122,11 @@ async def until(site: Site, holds: Callable[[dict[str, Any]], bool]) -> dict[str
 
 def has(*expected: tuple[str, int]) -> Callable[[dict[str, Any]], bool]:
     return lambda page: [(each["name"], each["priority"]) for each in page["objectives"]] == list(expected)
+
+
+def fails_with(why: str, page: dict[str, Any]) -> bool:
+    failure: str = page["controlPlane"]["failure"]
+    return failure.startswith(why)
 
 
 async def priority(site: Site, name: str) -> int:
@@ -296,6 +303,43 @@ async def test_both_sides_can_show_certificates(plant: Plant) -> None:
         async with plant.picker(*without) as site:
             page = await until(site, lambda page: "UNAVAILABLE" in page["controlPlane"]["failure"])
             assert page["objectives"] == []
+
+
+async def test_a_certificate_that_names_a_pool_stands_in_for_a_token(plant: Plant) -> None:
+    await asyncio.to_thread(plant.stop_xds)
+    authority = Authority(plant.folder)
+    cert, key = map(str, authority.issue("server"))
+    plant.start_xds("--tls-cert", cert, "--tls-key", key, "--client-ca", str(authority.file))
+    await plant.apply(objective("gold", 10))
+    token, plant.token = str(plant.token), Path()
+
+    def shows(name: str, *uris: str) -> list[str]:
+        own, private = map(str, authority.issue(name, *uris))
+        return ["--xds-ca", str(authority.file), "--xds-cert", own, "--xds-key", private]
+
+    pool, other = "spiffe://here/pointsman/pool/pool", "spiffe://here/pointsman/pool/other"
+    async with plant.picker(*shows("own", f"{pool}/node/picker-1")) as site:
+        await until(site, has(("gold", 10)))
+        worker = await answered(plant, "", "ack", connected=True)
+        assert worker["user"] == f"certificate {pool}/node/picker-1"
+    (plant.folder / "picker-1" / "last-good").unlink()
+    bound = "PERMISSION_DENIED: the certificate is bound to the"
+    for flags, why in (
+        (shows("other", other), f"{bound} pool other, not to the pool pool"),
+        (shows("node", f"{pool}/node/picker-2"), f"{bound} node picker-2, not to picker-1"),
+        ([*shows("both", other), "--xds-token-file", token], f"{bound} pool other, not to the pool pool"),
+        (shows("two", pool, other), "UNAUTHENTICATED: the certificate must have one name spiffe://"),
+        (shows("none"), "UNAUTHENTICATED: send authorization: Bearer with the token of a worker"),
+    ):
+        async with plant.picker(*flags) as site:
+            page = await until(site, partial(fails_with, why))
+            assert page["objectives"] == []
+    Authority(
+        plant.folder, "another"
+    )  # from now on its certificates are taken, and those from before are not
+    async with plant.picker(*shows("old", pool)) as site:
+        page = await until(site, lambda page: "UNAVAILABLE" in page["controlPlane"]["failure"])
+        assert page["objectives"] == []
 
 
 def test_flags_that_make_no_sense_are_refused(tmp_path: Path) -> None:
