@@ -40,6 +40,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
 ]
 MIDDLEWARE = [
+    "controlplane.core.requests.name_requests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -72,6 +73,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [_ROOT / "controlplane" / "static"]
 WHITENOISE_USE_FINDERS = True  # straight from where they are: there is no step that collects them
 LOGIN_URL = "login"
+CSRF_FAILURE_VIEW = "controlplane.core.console.failures.not_a_form_of_ours"
 LOGIN_REDIRECT_URL = "console:overview"
 LOGOUT_REDIRECT_URL = "login"
 SESSION_COOKIE_NAME = "pointsman-session"
@@ -145,12 +147,10 @@ X_FRAME_OPTIONS = "DENY"
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {"line": {"()": "controlplane.core.requests.LineFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {
-        "django": {"handlers": ["stderr"], "level": "WARNING"},
-        "django.request": {"level": "ERROR"},
-    },
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {"django": {"handlers": [], "level": "WARNING"}, "django.request": {"level": "ERROR"}},
 }
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from django.contrib.auth.views import LogoutView
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
 from django.urls import include, path
 
+from controlplane.core.console import failures
 from controlplane.core.console.login import Login, Password
 
 urlpatterns = [
@@ -23,26 +22,7 @@ urlpatterns = [
     path("", include("controlplane.pages")),
 ]
 
-
-API = "/api/"
-
-
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Nothing is at this address."""
-    return _error(request, 404, "not_found", "there is nothing here; the API is at /api/v1/schema")
-
-
-def failed(request: HttpRequest) -> HttpResponse:
-    """A defect; the log has what happened."""
-    return _error(request, 500, "internal", "the control plane failed; its log says why")
-
-
-def _error(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
-    """Data for programs, and a page for people."""
-    if request.path.startswith(API):
-        return JsonResponse({"code": code, "message": message, "details": []}, status=status)
-    return render(request, "error.html", {"status": status, "message": message}, status=status)
-
-
-handler404 = not_found
-handler500 = failed
+handler400 = failures.bad_request
+handler403 = failures.forbidden
+handler404 = failures.not_found
+handler500 = failures.failed

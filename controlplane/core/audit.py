@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.core import changes
+from controlplane.core import changes, requests
 from controlplane.core.models import AuditEntry
 from controlplane.core.roles import Actor
 
@@ -21,6 +21,7 @@ def record(
         action=action,
         kind=kind,
         name=name,
+        request_id=requests.current(),
         before=before,
         after=after,
     )

@@ -118,6 +118,7 @@ def describe(row: AuditEntry) -> dict[str, Any]:
         "action": row.action,
         "kind": row.kind,
         "name": row.name,
+        "requestId": row.request_id,
         "before": row.before,
         "after": row.after,
     }

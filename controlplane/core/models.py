@@ -53,6 +53,8 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=16)
     kind = models.CharField(max_length=64)
     name = models.CharField(max_length=MAX_NAME)
+    request_id = models.CharField(max_length=64, default="")
+    """Of the request that made the change; empty for commands and tasks."""
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
     """The object as a document before and after; None where there was or is none."""

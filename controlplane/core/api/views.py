@@ -60,17 +60,20 @@ _PLAN: Final = {
         },
     },
 }
+_AUDITED_TEXTS: Final = ("actor", "channel", "action", "kind", "name", "requestId")
 _AUDITED: Final = {
     "type": "object",
-    "required": ["id", "at", "actor", "channel", "action", "kind", "name", "before", "after"],
+    "required": ["id", "at", *_AUDITED_TEXTS, "before", "after"],
     "properties": {
         "id": {"type": "integer"},
         "at": {"type": "string", "format": "date-time"},
-        **{name: {"type": "string"} for name in ("actor", "channel", "action", "kind", "name")},
+        **{name: {"type": "string"} for name in _AUDITED_TEXTS},
         "before": {"type": ["object", "null"]},
         "after": {"type": ["object", "null"]},
     },
 }
+
+_AUDIT_FILTERS: Final = {name: name for name in ("actor", "action", "kind", "name", "request_id")}
 
 
 class ApplyView(APIView):
@@ -159,12 +162,11 @@ class AuditView(APIView):
             OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500}),
             OpenApiParameter("offset", {"type": "integer", "minimum": 0}),
             OpenApiParameter("order", {"type": "string", "enum": ["id", "-id"]}),
-            *(OpenApiParameter(name, str) for name in ("actor", "action", "kind", "name")),
+            *(OpenApiParameter(name, str) for name in _AUDIT_FILTERS),
         ],
         responses=openapi.answers({200: openapi.page(_AUDITED)}, 422),
     )
     def get(self, request: Request) -> Response:
         """Newest first."""
-        same = {name: name for name in ("actor", "action", "kind", "name")}
         rows = history.rows(actor_of(request))
-        return Response(page(request, rows, history.describe, orders={"id": "id"}, filters=same))
+        return Response(page(request, rows, history.describe, orders={"id": "id"}, filters=_AUDIT_FILTERS))

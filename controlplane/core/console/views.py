@@ -5,18 +5,22 @@ Pages hold no rules. They ask the services that the API asks, as the person who 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views import View
 
+from controlplane.core import requests
 from controlplane.core.console import navigation
 from controlplane.core.errors import ServiceError
 from controlplane.core.history import AUDIT_ENTRY
 from controlplane.core.models import User
 from controlplane.core.roles import Action, Actor, Channel, Role
+
+FAILED_FROM: Final = 400
+"""Pages with such a status say which request they answer."""
 
 
 def actor_of(user: User) -> Actor:
@@ -46,6 +50,7 @@ class ConsoleView(View):
             "navigation": navigation.entries(self.actor, self.request.path),
             "may_audit": self.actor.may(Action.READ, AUDIT_ENTRY),
             "may_write": self.actor.may(Action.WRITE, "InferencePool"),
+            "request_id": requests.current() if status >= FAILED_FROM else "",
         }
         return render(self.request, template, {**shared, **(context or {})}, status=status)
 

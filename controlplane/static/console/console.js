@@ -13,9 +13,13 @@ if (button) {
   show(document.documentElement.dataset.theme ?? "");
   button.addEventListener("click", () => {
     const theme = NEXT[document.documentElement.dataset.theme ?? ""];
-    if (theme) localStorage.setItem("theme", theme);
-    else localStorage.removeItem("theme");
     show(theme);
+    try {
+      if (theme) localStorage.setItem("theme", theme);
+      else localStorage.removeItem("theme");
+    } catch {
+      // Browsers may forbid pages to keep anything; the theme then lasts as long as the page.
+    }
   });
 }
 
