@@ -1,7 +1,7 @@
 """`pointsman controlplane`: set the control plane up, run it, and let people in.
 
-All but `follow` work on the database itself, so whoever may run them here is trusted. Everything else goes
-through the API (`pointsman apply`, `diff`, `export`, `get`, `rollout`).
+All but `run-gateway` work on the database itself, so whoever may run them here is trusted. Everything else
+goes through the API (`pointsman apply`, `diff`, `export`, `get`, `rollout`).
 """
 
 import argparse
@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from cli.arguments import Parser, Run, Subparsers
-from cli.follow import add_arguments as add_follow
 from cli.run_gateway import add_arguments as add_run_gateway
 from dataplane.errors import ConfigError
 
@@ -36,13 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"default: {DEFAULT_PORT}; 0 = any")
     serve.set_defaults(run=partial(with_django, run_serve))
-    fleet = commands.add_parser(
-        "run-fleet", help="run a picker, and simulated servers, for each pool whose driver is local"
-    )
-    fleet.add_argument(
-        "--state-dir", type=Path, metavar="DIR", help="files and logs (default: fleet in $POINTSMAN_STATE)"
-    )
-    fleet.set_defaults(run=partial(with_django, run_fleet))
+    _add_fleet(commands)
     xds = commands.add_parser("serve-xds", help="send workers their configuration")
     xds.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     xds.add_argument(
@@ -72,9 +65,31 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_access(commands)
     rotate = commands.add_parser("rotate-encryption-key", help="encrypt all stored secrets with a new key")
     rotate.set_defaults(run=partial(with_django, run_rotate_encryption_key))
-    add_follow(
-        commands.add_parser("follow", help="keep a picker's configuration file as the control plane wants it")
+
+
+def _add_fleet(commands: Subparsers) -> None:
+    """Where its files are, and where pickers find the control plane."""
+    fleet = commands.add_parser(
+        "run-fleet", help="run a picker, and simulated servers, for each pool whose driver is local"
     )
+    fleet.add_argument(
+        "--state-dir", type=Path, metavar="DIR", help="files and logs (default: fleet in $POINTSMAN_STATE)"
+    )
+    fleet.add_argument(
+        "--xds-server",
+        default=f"127.0.0.1:{DEFAULT_XDS_PORT}",
+        metavar="HOST:PORT",
+        help="serve-xds, which tells pickers what they are to do (default: %(default)s)",
+    )
+    fleet.add_argument(
+        "--xds-ca",
+        default="",
+        metavar="FILE",
+        help="authorities of its certificate, PEM",
+    )
+    fleet.add_argument("--xds-cert", default="", metavar="FILE", help="certificate of the pickers, PEM")
+    fleet.add_argument("--xds-key", default="", metavar="FILE", help="its key, PEM")
+    fleet.set_defaults(run=partial(with_django, run_fleet))
 
 
 def _add_access(commands: Subparsers) -> None:
@@ -217,12 +232,22 @@ def _already_handled(number: int, frame: object) -> None:
 def run_fleet(arguments: argparse.Namespace) -> int:
     """Run local pools until a signal ends it."""
     from controlplane import environment
+    from controlplane.fleet.local.access import ControlPlane
     from controlplane.fleet.local.service import run_until_signal
     from dataplane.processes.child import StartError
 
     folder: Path = arguments.state_dir or environment.state_folder() / "fleet"
+    control_plane = ControlPlane(
+        server=arguments.xds_server,
+        ca_file=arguments.xds_ca,
+        cert_file=arguments.xds_cert,
+        key_file=arguments.xds_key,
+    )
     try:
-        run_until_signal(folder.absolute())
+        run_until_signal(folder.absolute(), control_plane)
+    except ConfigError as error:
+        sys.stderr.write(f"pointsman controlplane run-fleet: error: {error}\n")
+        return 2
     except StartError as error:
         sys.stderr.write(f"pointsman controlplane run-fleet: error: {error}\n")
         return FAILED

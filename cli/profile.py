@@ -6,14 +6,14 @@ also write to the database beside it. The token is sent to the address in the sa
 
 import json
 import os
-import stat
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from dataplane.files import OWNER_ONLY, write_for_owner
 
 VARIABLE: Final = "POINTSMAN_PROFILE"
 NAME: Final = "profile.json"
 DEFAULT: Final = Path(__file__).resolve().parent.parent / ".state" / NAME
-OWNER_ONLY: Final = stat.S_IRUSR | stat.S_IWUSR
 
 
 class Profile(NamedTuple):
@@ -53,12 +53,3 @@ def read_file(path: Path) -> Profile | None:
 def write(path: Path, profile: Profile) -> None:
     """Replace the file in one step."""
     write_for_owner(path, json.dumps(profile._asdict()))
-
-
-def write_for_owner(path: Path, text: str) -> None:
-    """Replace a file that its owner alone may read."""
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "w") as file:
-        file.write(text)
-    draft.replace(path)

@@ -1,4 +1,4 @@
-"""Reading and watching a file an operator named, without trusting what is at its path.
+"""Reading and watching a file an operator named, without trusting what is at its path; and files of secrets.
 
 Only regular files are read, and only up to a cap: a FIFO, a device or a socket at that path would block the
 process or never end.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from dataplane.errors import ConfigError
+
+OWNER_ONLY: Final = stat.S_IRUSR | stat.S_IWUSR
 
 
 class FileSignature(NamedTuple):
@@ -61,3 +64,12 @@ def read_regular_file(name: str, max_bytes: int, *, path: str) -> bytes:
 def _read_all(descriptor: int, limit: int) -> bytes:
     with open(descriptor, "rb", closefd=False) as file:
         return file.read(limit)
+
+
+def write_for_owner(path: Path, text: str) -> None:
+    """Replace a file that its owner alone may read. ``OSError``."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "w") as file:
+        file.write(text)
+    draft.replace(path)

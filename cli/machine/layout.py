@@ -5,7 +5,7 @@
 <state>/controlplane/       database (SQLite), secrets, and the fleet's files
 <state>/valkey/             configuration and data
 <state>/gateway/            what Envoy was last told, and its log
-<state>/worker-token        with which Envoy and pickers ask what they are to do
+<state>/worker-token        with which Envoy asks what it is to do; pickers have tokens of their own
 """
 
 import os
@@ -85,7 +85,7 @@ class Layout:
 
     @property
     def worker_token(self) -> Path:
-        """File with the token of Envoy and pickers."""
+        """File with the token of Envoy."""
         return self.state / "worker-token"
 
     @property

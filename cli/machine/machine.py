@@ -28,7 +28,8 @@ from cli.machine.api import Api, ApiError, Reply, answers
 from cli.machine.database import set_up
 from cli.machine.gateway import GATEWAY, GatewayPlace, command, place
 from cli.machine.layout import Layout
-from cli.profile import Profile, write_for_owner
+from cli.profile import Profile
+from dataplane.files import write_for_owner
 from dataplane.processes.child import Say, StartError
 from dataplane.processes.command import POINTSMAN
 from dataplane.processes.log_files import CHECK_EVERY_S, trim_folder
@@ -112,7 +113,7 @@ class Machine:
         await step("xDS", self._processes.until(self._listens, "xds"))
         if self.layout.seeds.exists():
             await step("examples", self._apply_examples())
-        await self._launch("fleet", *controlplane, "run-fleet")
+        await self._launch("fleet", *controlplane, "run-fleet", "--xds-server", self.layout.xds)
         await self._start_envoy()
         self._background.append(asyncio.create_task(self._keep_logs_small()))
         await step("pools", self._until_pools_are_ready())

@@ -12,7 +12,7 @@ import redis
 import redis.asyncio
 
 from cli.machine.layout import Layout
-from cli.profile import write_for_owner
+from dataplane.files import write_for_owner
 from dataplane.processes.child import StartError
 from dataplane.processes.ports import LOOPBACK
 

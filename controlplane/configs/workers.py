@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
 from django.db import transaction
 from django.db.models import Max, OuterRef, Subquery
 
@@ -48,7 +47,7 @@ Pair = tuple[str, str]
 """Worker and pool."""
 
 
-class Desired(msgspec.Struct, frozen=True, rename="camel"):
+class Desired(NamedTuple):
     """What a worker should run."""
 
     document: str
@@ -57,13 +56,6 @@ class Desired(msgspec.Struct, frozen=True, rename="camel"):
     content: str
     rollout: int
     """The newest rollout of the revision."""
-    is_guarded: bool = False
-    """Whether requests and errors are wanted once the worker runs this."""
-
-    @property
-    def etag(self) -> str:
-        """The same for the same revision of the same rollout, as long as it is guarded or not."""
-        return f"{self.document}/{self.revision}/{self.rollout}" + ("/guarded" if self.is_guarded else "")
 
 
 def desired(pairs: Collection[Pair]) -> dict[Pair, Desired]:
@@ -89,7 +81,7 @@ def desired(pairs: Collection[Pair]) -> dict[Pair, Desired]:
             )
             if number is not None:
                 numbers[pair] = (document, number)
-    return _with_contents(numbers, newest)
+    return _with_contents(numbers)
 
 
 def _by_document(pairs: Iterable[Pair]) -> dict[ConfigDocument, list[Pair]]:
@@ -143,9 +135,7 @@ def _reach(document: ConfigDocument, rollout: Rollout, worker_ids: Collection[st
     return state
 
 
-def _with_contents(
-    numbers: Mapping[Pair, tuple[ConfigDocument, int]], newest: Mapping[int, Rollout]
-) -> dict[Pair, Desired]:
+def _with_contents(numbers: Mapping[Pair, tuple[ConfigDocument, int]]) -> dict[Pair, Desired]:
     """Each pair's revision, read once however many workers should run it."""
     wanted = {(document.pk, number) for document, number in numbers.values()}
     documents = {document.pk: document for document, _ in numbers.values()}
@@ -155,16 +145,8 @@ def _with_contents(
         for row in found.annotate(newest=Max("rollouts__id")).order_by():
             key = (row.document_id, row.number)
             if key in wanted and row.newest is not None:
-                rollout = newest[row.document_id]
-                is_guarded = rollout.pk == row.newest and rollout.stage in SPREADING
-                made[key] = Desired(
-                    documents[row.document_id].name,
-                    row.number,
-                    row.digest,
-                    row.content,
-                    row.newest,
-                    is_guarded and rollouts.guard_of(rollout) is not None,
-                )
+                name = documents[row.document_id].name
+                made[key] = Desired(name, row.number, row.digest, row.content, row.newest)
     keys = {pair: (document.pk, number) for pair, (document, number) in numbers.items()}
     return {pair: made[key] for pair, key in keys.items() if key in made}
 
@@ -197,12 +179,12 @@ def acknowledge(
     worker: str,
     document: str,
     number: int,
-    problems: Sequence[Detail] = (),
-    rollout_id: int | None = None,
+    problems: Sequence[Detail],
+    rollout_id: int,
 ) -> None:
     """A worker runs a revision, or refuses it because of problems. Repeating it changes nothing.
 
-    A refusal counts in the rollout that brought the revision, if that is said.
+    A refusal counts in the rollout that brought the revision, and in no other.
     """
     require(actor, Action.FOLLOW, WORKER)
     with transaction.atomic():
@@ -216,7 +198,7 @@ def acknowledge(
         rollout = rollouts.newest_of(row)
         if rollout is None or rollout.revision_id != revision.pk:
             return
-        if problems and rollout_id not in {None, rollout.pk}:
+        if problems and rollout_id != rollout.pk:
             return
         before = rollouts.brief(rollout)
         found = [_bounded(problem) for problem in problems[:MAX_PROBLEMS]]
@@ -272,7 +254,7 @@ def _known(row: ConfigDocument, worker: str) -> Worker:
     pools = row.bindings.values("pool")
     found = Worker.objects.select_related("applied").filter(node_id=worker, pool__in=pools).first()
     if found is None:
-        raise MissingError(f"the worker {worker} does not follow {KIND} {row.name}; it asks for it first")
+        raise MissingError(f"the worker {worker} does not follow {KIND} {row.name}; it subscribes first")
     return found
 
 

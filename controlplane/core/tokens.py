@@ -90,15 +90,19 @@ def recognise(text: str, channel: Channel) -> tuple[User, Actor] | None:
         return None
     prefix = text[len(MARK) :].partition("_")[0]
     row = ApiToken.objects.select_related("user").filter(prefix=prefix).first()
-    if row is None or not hmac.compare_digest(row.digest, _digest(text)):
+    if row is None or not holds(row, text) or not row.user.is_active:
         return None
     now = timezone.now()
-    if (row.expires_at is not None and row.expires_at <= now) or not row.user.is_active:
-        return None
     if row.last_used_at is None or now - row.last_used_at >= USE_NOTED_EVERY:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
     user = row.user
     return user, Actor(user.username, Role(user.role), channel, user.pk, binding_of(row))
+
+
+def holds(row: ApiToken, text: str) -> bool:
+    """Whether this is the token's text, and its time is not over."""
+    is_over = row.expires_at is not None and row.expires_at <= timezone.now()
+    return hmac.compare_digest(row.digest, _digest(text)) and not is_over
 
 
 def binding_of(row: ApiToken) -> Binding | None:

@@ -52,9 +52,6 @@ TABLE: Final[dict[str, dict[str, set[Role]]]] = {
     "configs-promote": {"post": CHANGERS},
     "configs-halt": {"post": CHANGERS},
     "configs-rollback": {"post": CHANGERS},
-    "workers-config": {"get": FOLLOWERS},
-    "workers-acks": {"post": FOLLOWERS},
-    "workers-observations": {"post": FOLLOWERS},
     "workers-list": {"get": PEOPLE},
     "workers-one": {"get": PEOPLE},
     "apply": {"post": CHANGERS},
@@ -86,10 +83,8 @@ BODIES: Final[dict[str, Any]] = {
     "users-list": {"name": "another"},
     "users-tokens-list": {"name": "another"},
     "virtualkeyuses": {"uses": []},
-    "workers-acks": {"document": "standard", "revision": 1},
-    "workers-observations": {"document": "standard", "revision": 1, "requests": 0, "errors": 0},
 }
-QUERIES: Final = {"configs-diff": "?from=1&to=1", "workers-config": "?pool=pool"}
+QUERIES: Final = {"configs-diff": "?from=1&to=1"}
 METHODS: Final = ("get", "post", "put", "patch", "delete")
 
 
@@ -121,9 +116,7 @@ def ask(api: APIClient, name: str, method: str) -> Any:
     address = ROUTES[name][0]
     document = EXAMPLES.get(kind_of(address), {"metadata": {"name": "known"}})
     where = "/" + address.replace("<str:name>", document["metadata"]["name"])
-    where = where.replace("<str:token>", "known").replace("<str:worker>", "worker").replace(
-        "<int:number>", "1"
-    ) + QUERIES.get(name, "")
+    where = where.replace("<str:token>", "known").replace("<int:number>", "1") + QUERIES.get(name, "")
     if method == "get":
         return api.get(where)
     is_document = name in KINDS_TABLE or name == "configs-validate"

@@ -11,6 +11,8 @@ from rest_framework.test import APIClient
 from controlplane.core import tokens, users
 from controlplane.core.documents import apply
 from controlplane.core.roles import Actor, Role
+from controlplane.xds import workers
+from dataplane.xds.messages import Node
 
 WORKER, VIEWER, OPERATOR, ADMIN = (Actor(str(role), role) for role in Role)
 
@@ -277,6 +279,12 @@ def objective(name: str = "interactive", *, version: int | None = None, **spec: 
     if version is not None:
         document["metadata"]["resourceVersion"] = str(version)
     return document
+
+
+def subscribe(worker: str, pool: str = "pool") -> None:
+    """A picker's stream begins, and asks for its configuration."""
+    workers.arrived(Node(worker, pool, {"component": "epp"}), "pickers")
+    workers.joined({worker})
 
 
 def token(role: Role = Role.ADMIN) -> str:

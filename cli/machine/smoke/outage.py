@@ -6,6 +6,7 @@ import signal
 
 from cli.local.smoke.context import expect, same, until
 from cli.machine.api import ApiError
+from cli.machine.machine import is_ready
 from cli.machine.smoke.configured import MODEL, POOL
 from cli.machine.smoke.context import Smoke, picker_pid, traffic
 from dataplane.processes.ports import LOOPBACK
@@ -46,12 +47,13 @@ async def parts_killed_under_traffic(smoke: Smoke) -> str:
         async def converged() -> bool:
             try:
                 reports = await machine.reports()
+                hears = [await hears_control_plane(smoke, name) for name in reports]
             except ApiError:
                 return False
             is_followed = await follows(smoke)
-            return is_followed and all(report.get("state") == "ready" for report in reports.values())
+            return is_followed and all(hears) and all(map(is_ready, reports.values()))
 
-        what = "the control plane is back, Envoy follows it and every pool is ready"
+        what = "the control plane is back, Envoy and every picker follow it and every pool is ready"
         back = await until(converged, what, BACK_WITHIN_S)
     expect(await picker_pid(machine, victim) not in {None, pid}, f"the picker of {victim} was not restarted")
     return (
@@ -66,6 +68,11 @@ async def follows(smoke: Smoke) -> bool:
     async with smoke.session.get(url) as answer:
         found = await answer.json(content_type=None)
     return [each["value"] for each in found["stats"]] == [1]
+
+
+async def hears_control_plane(smoke: Smoke, pool: str) -> bool:
+    """Whether a pool's picker is connected to its control plane. `ApiError` while it has none."""
+    return bool((await smoke.page(pool, "/debug/objects"))["controlPlane"]["connected"])
 
 
 async def expect_away(smoke: Smoke) -> None:

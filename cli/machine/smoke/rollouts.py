@@ -45,10 +45,11 @@ async def refused_revision_stops_at_canary(smoke: Smoke) -> str:
         paths = [problem["path"] for problem in problems]
         expect(any(path.startswith("plugins[3]") for path in paths), f"refused because of {problems}")
         same("revision that runs meanwhile", await running_revision(smoke), before)
-        await smoke.api.call("POST", f"{PLACE}/rollback", {})
+        back = (await smoke.api.call("POST", f"{PLACE}/rollback", {}))["revision"]
         await until_stage(smoke, "complete")
-    await until(lambda: runs(smoke, before), f"{before} runs again", STAGE_WITHIN_S)
-    return f"{load.told()}; refused with {paths[0]}: {problems[0]['message']}; went back"
+    again = f"{POOL}/{back}@{before.rpartition('@')[2]}"
+    await until(lambda: runs(smoke, again), f"{before} runs again, as {again}", STAGE_WITHIN_S)
+    return f"{load.told()}; refused with {paths[0]}: {problems[0]['message']}; went back to {again}"
 
 
 async def save(smoke: Smoke, wanted: dict[str, Any]) -> int:
@@ -82,7 +83,7 @@ async def until_stage(smoke: Smoke, stage: str, *, is_applied: bool = False) -> 
 
 
 async def running_revision(smoke: Smoke) -> str:
-    """As the picker names the configuration it runs."""
+    """As the picker names the configuration it runs: DOCUMENT/NUMBER@DIGEST."""
     return str((await smoke.page(POOL, "/debug/config"))["reload"]["revision"])
 
 

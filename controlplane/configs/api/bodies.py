@@ -18,9 +18,7 @@ from dataplane.config.decode import decode_struct
 from dataplane.errors import ConfigError
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=(1 << 53))]
-Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53))]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Name = Annotated[str, msgspec.Meta(max_length=253)]
 Comment = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
 
 
@@ -60,30 +58,6 @@ class BackBody(OrderBody, kw_only=True):
     """Where to go back to."""
 
     revision: Id | None = None
-
-
-class ProblemBody(Body, kw_only=True):
-    """One reason of a refusal."""
-
-    path: str = ""
-    message: str
-
-
-class AckBody(Body, kw_only=True):
-    """What became of a revision: applied, or refused because of problems."""
-
-    document: Name
-    revision: Id
-    problems: list[ProblemBody] = []
-
-
-class ObservationBody(Body, kw_only=True):
-    """What was counted since a revision runs."""
-
-    document: Name
-    revision: Id
-    requests: Count
-    errors: Count
 
 
 B = TypeVar("B", bound=Body)

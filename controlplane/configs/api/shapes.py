@@ -98,11 +98,3 @@ WHOLE_ROLLOUT: Final = {
         "workers": _list(_WORKER),
     },
 }
-DESIRED: Final = _object(
-    document=_TEXT,
-    revision=_NUMBER,
-    digest=_TEXT,
-    content=_TEXT,
-    rollout=_MAYBE,
-    isGuarded={"type": "boolean"},
-)

@@ -1,4 +1,4 @@
-"""The addresses of a configuration's life, and those of workers."""
+"""The addresses of a configuration's life."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from django.urls import URLPattern, path
 
-from controlplane.configs.api import views, workers
+from controlplane.configs.api import views
 
 _ONE: Final = "endpointpickerconfigs/<str:name>"
 
@@ -22,9 +22,4 @@ urlpatterns: list[URLPattern] = [
     path(f"{_ONE}/promote", views.PromoteView.as_view(), name="configs-promote"),
     path(f"{_ONE}/halt", views.HaltView.as_view(), name="configs-halt"),
     path(f"{_ONE}/rollback", views.RollBackView.as_view(), name="configs-rollback"),
-    path("workers/<str:worker>/config", workers.ConfigView.as_view(), name="workers-config"),
-    path("workers/<str:worker>/acks", workers.AcksView.as_view(), name="workers-acks"),
-    path(
-        "workers/<str:worker>/observations", workers.ObservationsView.as_view(), name="workers-observations"
-    ),
 ]

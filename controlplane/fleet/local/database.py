@@ -18,18 +18,23 @@ from typing import Any, Final, Protocol, TypeVar
 
 from django.db import Error, connection, reset_queries
 
+from controlplane.configs import workers
+from controlplane.configs.guarding import Guarded
 from controlplane.core import changes
 from controlplane.core.errors import ServiceError
+from controlplane.core.roles import Actor, Channel, Role
 from controlplane.fleet import status
 from controlplane.fleet.endpoints import EndpointReports, Seen
+from controlplane.fleet.local import tokens
 from controlplane.fleet.local.counts import Counts
-from controlplane.fleet.local.following import Following, acknowledge, observe
-from controlplane.fleet.local.wanted import Wanted, WantedConfig, read_wanted
+from controlplane.fleet.local.wanted import Wanted, read_wanted
 
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 15.0
 MAX_WAITING_CALLS: Final = 8
+COUNTER: Final = Actor("fleet", Role.WORKER, Channel.AUTOMATION)
+"""Tells what pickers have counted."""
 
 
 class SourceError(Exception):
@@ -53,12 +58,12 @@ class Source(Protocol):
         """What runs: pool -> report; and the endpoints of pools whose pickers tell."""
         ...
 
-    async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
-        """A pool's picker runs a configuration, or refuses it because of problems."""
+    async def tokens(self, held: Mapping[str, str]) -> Mapping[str, str]:
+        """Pool -> a token of its picker that holds, for what it has; other pools' tokens hold no more."""
         ...
 
-    async def observe(self, pool: str, config: WantedConfig, counts: Counts) -> None:
-        """What a pool's picker has counted since it runs a configuration."""
+    async def observe(self, pool: str, guarded: Guarded, counts: Counts) -> None:
+        """What a pool's picker has counted since it runs a revision."""
         ...
 
 
@@ -67,7 +72,6 @@ class Database:
 
     def __init__(self) -> None:
         self._calls: queue.Queue[tuple[Future[Any], Callable[[], Any]]] = queue.Queue(MAX_WAITING_CALLS)
-        self._following = Following()
         self._endpoints = EndpointReports()
         self._runner = f"{socket.gethostname()}:{os.getpid()}"
         threading.Thread(target=self._work, name="fleet database", daemon=True).start()
@@ -78,7 +82,11 @@ class Database:
 
     async def wanted(self) -> Wanted:
         """A few queries."""
-        return await self._call(self._read)
+        return await self._call(read_wanted)
+
+    async def tokens(self, held: Mapping[str, str]) -> Mapping[str, str]:
+        """Two queries while nothing changes."""
+        return await self._call(lambda: tokens.renew(held))
 
     async def report(
         self, reports: Mapping[str, Mapping[str, Any]], endpoints: Mapping[str, Sequence[Seen]]
@@ -92,17 +100,12 @@ class Database:
         status.report(self._runner, reports)
         self._endpoints.write(endpoints, reports)
 
-    async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
+    async def observe(self, pool: str, guarded: Guarded, counts: Counts) -> None:
         """One transaction."""
-        await self._call(lambda: acknowledge(pool, config, problems))
-
-    async def observe(self, pool: str, config: WantedConfig, counts: Counts) -> None:
-        """One transaction."""
-        await self._call(lambda: observe(pool, config, counts))
-
-    def _read(self) -> Wanted:
-        changes.fold()  # nobody else may, where only this runner serves the configuration
-        return read_wanted(self._following)
+        document, number = guarded.document, guarded.revision
+        await self._call(
+            lambda: workers.observe(COUNTER, pool, document, number, counts.requests, counts.errors)
+        )
 
     async def _call(self, call: Callable[[], T]) -> T:
         future: Future[T] = Future()

@@ -1,8 +1,9 @@
 """One pool's processes: brought to what is wanted, again and again, by one task that owns them.
 
 A picker or simulator that dies is started again by its ``Child``; one whose command line is to differ is
-stopped and started; files change under running processes. What cannot be done now (a port that is taken, a
-folder that cannot be written) is told as a problem and tried again.
+stopped and started. The control plane sends the picker what it is to do; only its endpoints come from here,
+as a file that changes under it. What cannot be done now (a port that is taken, a folder that cannot be
+written) is told as a problem and tried again.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from controlplane.configs.guarding import Guarded
 from controlplane.fleet.local import commands
+from controlplane.fleet.local.access import PoolAccess
 from controlplane.fleet.local.commands import PickerPorts
-from controlplane.fleet.local.configuration import DEFAULT, ConfigFile
 from controlplane.fleet.local.counts import Counts, Since
-from controlplane.fleet.local.delivery import Delivery
 from controlplane.fleet.local.leftovers import journal_of
 from controlplane.fleet.local.probe import MAX_PROBLEMS, Probe
 from controlplane.fleet.local.usage import usage_of
-from controlplane.fleet.local.wanted import WantedConfig, WantedPool
+from controlplane.fleet.local.wanted import WantedPool
+from controlplane.fleet.services import file_document
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.processes.child import Child, Say, StartError
@@ -38,6 +40,9 @@ LOOK_S: Final = 0.25
 """How often the simulator's file is looked at, and what failed is tried again."""
 PORTS_FILE: Final = "ports.json"
 SIMULATED: Final = "simulated.yaml"
+ENDPOINTS: Final = "endpoints.yaml"
+OUTDATED: Final = ("picker.yaml", "picker.good.yaml", "objects.yaml")
+"""What earlier versions have told pickers by; nobody reads it any more."""
 PICKER: Final = "epp"
 SIMULATOR: Final = "sim"
 MAX_TEXT: Final = 500
@@ -47,11 +52,11 @@ MAX_TEXT: Final = 500
 class LocalPool:
     """The processes of one pool, from the first to the last; ``run`` is the task."""
 
-    def __init__(self, wanted: WantedPool, folder: Path, delivery: Delivery, choose: Ports, say: Say) -> None:
+    def __init__(self, wanted: WantedPool, folder: Path, access: PoolAccess, choose: Ports, say: Say) -> None:
         self.name = wanted.name
         self._wanted: WantedPool | None = wanted
         self._folder = folder
-        self._delivery = delivery
+        self._access = access
         self._choose = choose
         self._say: Say = lambda text: say(f"{self.name}: {text}")
         self._children: dict[str, Child] = {}
@@ -60,12 +65,10 @@ class LocalPool:
         """The configured ports that ``_ports`` were chosen for."""
         self._simulated: Sequence[Any] = ()
         self._seen = FileSignature()
-        self._delivered: tuple[WantedPool, Sequence[Any]] | None = None
-        self._config = ConfigFile(folder)
-        self._ready = 0
-        """The picker that was ready when it was last looked at."""
-        self._told: WantedConfig | None = None
-        """The configuration whose fate the control plane knows."""
+        self._listed: tuple[WantedPool, Sequence[Any]] | None = None
+        """What the picker's endpoints file was last made of."""
+        self._written: dict[str, Any] = {}
+        """The document in it."""
         self._since = Since()
         self._trouble = ""
         self._wake = asyncio.Event()
@@ -86,59 +89,39 @@ class LocalPool:
         return self._wanted
 
     @property
-    def is_config_open(self) -> bool:
-        """Whether the picker has to be asked about its configuration."""
-        return self._config.is_trying
-
-    def seen(self, found: Probe) -> None:
-        """Take over what a look at the picker has shown."""
-        self._ready = (self._pid(PICKER) or 0) if found.is_ready else 0
-        try:
-            self._config.judge(found.running, found.refused, found.refusal)
-        except OSError as error:
-            self._note(f"{error.filename}: {error.strerror}")
-
-    def verdict(self) -> tuple[WantedConfig, list[str]] | None:
-        """What became of the wanted configuration, and why it is refused; None when there is no news."""
-        config = None if self._wanted is None else self._wanted.config
-        if config is None or config == self._told or not self._ready:
-            return None
-        problems = self._config.verdict(config.content)
-        return None if problems is None else (config, problems)
-
-    @property
     def is_guarded(self) -> bool:
-        """Whether the picker's requests and errors are wanted: a guarded configuration runs."""
-        config = None if self._wanted is None else self._wanted.config
-        return config is not None and config.is_guarded and config == self._told
+        """Whether the picker's requests and errors are wanted."""
+        return self._wanted is not None and self._wanted.guarded is not None
 
-    def observation(self, found: Probe) -> tuple[WantedConfig, Counts] | None:
-        """What the picker has counted since it runs the wanted configuration, if that is wanted and known."""
-        config = None if self._wanted is None else self._wanted.config
+    def observation(self, found: Probe) -> tuple[Guarded, Counts] | None:
+        """What the picker has counted since it runs the guarded revision, if that is wanted and known."""
+        guarded = None if self._wanted is None else self._wanted.guarded
         pid = self._pid(PICKER)
-        if config is None or pid is None or found.counts is None or not self.is_guarded:
+        if guarded is None or pid is None or found.counts is None or not guarded.is_running(found.running):
             return None
-        if self._config.verdict(config.content) != []:
-            return None
-        what = (config.document, config.revision, config.rollout)
-        return config, self._since.count(what, pid, found.counts)
-
-    def told(self, config: WantedConfig) -> None:
-        """The control plane knows."""
-        self._told = config
+        return guarded, self._since.count(guarded, pid, found.counts)
 
     def _pid(self, name: str) -> int | None:
         child = self._children.get(name)
         return None if child is None else child.pid
 
-    def want(self, wanted: WantedPool | None) -> None:
-        """What should run from now on; None = nothing, and ``run`` ends."""
+    def want(self, wanted: WantedPool | None, token: str) -> None:
+        """What should run from now on, with this token if there is a new one.
+
+        None = nothing, and ``run`` ends.
+        """
         if wanted != self._wanted:
             self._wanted = wanted
+            self._wake.set()
+        if token not in {"", self._access.token}:
+            self._access.token = token
             self._wake.set()
 
     async def run(self) -> None:
         """Until nothing is wanted. Cancelled, it stops the processes and keeps the files."""
+        for name in OUTDATED:
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink(missing_ok=True)
         try:
             while True:
                 self._wake.clear()
@@ -181,27 +164,28 @@ class LocalPool:
                 # What an earlier simulator has listed is not there any more.
                 self._simulated, self._seen = (), last
             self._look(listed)
-        self._deliver(wanted)
+        self._list_endpoints(wanted)
+        self._access.prepare()
         asked = wanted.driver.ports
         if self._ports is None or self._asked != (asked.grpc, asked.health, asked.metrics):
             await self._stop(PICKER)
             self._release()
             self._ports = self._choose_ports((asked.grpc, asked.health, asked.metrics))
-        running = self._pid(PICKER)
-        self._config.prepare(running)
-        if running is not None and running == self._ready:
-            self._config.offer(_text(wanted.config), running)
-        flags = ["--config-file", str(self._config.path), *self._delivery.flags()]
+        flags = ["--endpoints-file", str(self._folder / ENDPOINTS), *self._access.flags()]
         flags += commands.usage_flags(journal_of(self._folder))
         experimental = wanted.driver.allow_experimental_plugins
         await self._ensure(PICKER, commands.picker(self.name, self._ports, flags, experimental=experimental))
 
-    def _deliver(self, wanted: WantedPool) -> None:
-        """Bring the picker's files up to date if there is anything new."""
-        last = self._delivered
-        if last is None or last[0] is not wanted or last[1] is not self._simulated:
-            self._delivery.deliver(wanted, self._simulated)
-            self._delivered = (wanted, self._simulated)
+    def _list_endpoints(self, wanted: WantedPool) -> None:
+        """Write the picker's endpoints file if it is to say something new."""
+        if self._listed is not None and self._listed[0] is wanted and self._listed[1] is self._simulated:
+            return
+        document = file_document(wanted.resolve, [*self._simulated, *wanted.endpoints])
+        if document != self._written:
+            # JSON is YAML as well, and much faster to write.
+            write_atomically(self._folder / ENDPOINTS, json.dumps(document))
+            self._written = document
+        self._listed = (wanted, self._simulated)
 
     async def _ensure(self, name: str, words: Sequence[str]) -> bool:
         """Have a process with this command line; whether it had to be started."""
@@ -282,30 +266,11 @@ class LocalPool:
         return {
             "state": state,
             "ports": None if self._ports is None else self._ports._asdict(),
-            "config": self._shown_config(),
             "picker": _process(picker),
             "simulator": _process(self._children.get(SIMULATOR)),
             "endpoints": found.endpoints,
             "problems": [text[:MAX_TEXT] for text in (*problems, *found.problems)][:MAX_PROBLEMS],
         }
-
-    def _shown_config(self) -> dict[str, Any] | None:
-        """The wanted revision, and why it does not run if it does not."""
-        config = None if self._wanted is None else self._wanted.config
-        if config is None:
-            return None
-        problems = self._config.verdict(config.content)
-        state = "pending" if problems is None else "refused" if problems else "running"
-        return {
-            "document": config.document,
-            "revision": config.revision,
-            "state": state,
-            "problems": [text[:MAX_TEXT] for text in (problems or ())[:MAX_PROBLEMS]],
-        }
-
-
-def _text(config: WantedConfig | None) -> str:
-    return DEFAULT if config is None else config.content
 
 
 def _process(child: Child | None) -> dict[str, Any] | None:

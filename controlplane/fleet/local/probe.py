@@ -37,18 +37,12 @@ class Probe(msgspec.Struct, frozen=True):
     """All of them; None when the picker does not tell."""
     problems: list[str] = []
     running: str = ""
-    """Revision of the configuration that runs."""
-    refused: str = ""
-    """Of the one that was refused last."""
-    refusal: list[str] = []
-    """Why."""
+    """What the picker calls the configuration that runs, if asked for."""
     counts: Counts | None = None
     """Requests and errors, if asked for."""
 
 
-async def probe(
-    session: aiohttp.ClientSession, metrics_port: int, *, with_config: bool, with_counts: bool
-) -> Probe:
+async def probe(session: aiohttp.ClientSession, metrics_port: int, *, with_counts: bool) -> Probe:
     """Ask the picker at this port; an empty answer when it gives none."""
     base = f"http://{LOOPBACK}:{metrics_port}"
     endpoints = f"{base}/debug/endpoints?limit={MAX_ENDPOINTS}"
@@ -58,13 +52,12 @@ async def probe(
             is_ready = answer.status == 200
         async with session.get(endpoints, timeout=timeout) as answer:
             page = await _read(answer.content)
-        reload: dict[str, Any] = {}
-        if with_config:
-            async with session.get(f"{base}/debug/config", timeout=timeout) as answer:
-                reload = (await _read(answer.content))["reload"]
         problems = [str(text) for text in page["discoveryProblems"][:MAX_PROBLEMS]]
-        counts: Counts | None = None
+        running, counts = "", None
         if with_counts:
+            # First what runs: what is counted under another name is not told.
+            async with session.get(f"{base}/debug/config", timeout=timeout) as answer:
+                running = str((await _read(answer.content))["reload"]["revision"])
             async with session.get(f"{base}/metrics", timeout=timeout) as answer:
                 counts = read_counts((await _body(answer.content)).decode(errors="replace"))
         return Probe(
@@ -72,9 +65,7 @@ async def probe(
             _endpoints(page),
             [seen_in(row) for row in page["endpoints"][:MAX_ENDPOINTS]],
             problems,
-            reload.get("revision", ""),
-            reload.get("refusedRevision", ""),
-            [str(text) for text in reload.get("refused", [])],
+            running,
             counts,
         )
     except (aiohttp.ClientError, TimeoutError):

@@ -12,15 +12,15 @@ import contextlib
 import random
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 import msgspec
 
+from controlplane.fleet.local.access import ControlPlane, PoolAccess, kept_token
 from controlplane.fleet.local.database import Source, SourceError
-from controlplane.fleet.local.delivery import FileDelivery
 from controlplane.fleet.local.pool import LocalPool
 from controlplane.fleet.local.probe import Probe, probe
 from controlplane.fleet.local.wanted import MAX_POOLS, Wanted, WantedPool
@@ -42,13 +42,16 @@ LAST_WANTED: Final = "wanted.json"
 class FleetRunner:
     """Runs pools until it is cancelled; then every process has ended."""
 
-    def __init__(self, source: Source, folder: Path, say: Say) -> None:
+    def __init__(self, source: Source, folder: Path, control_plane: ControlPlane, say: Say) -> None:
         self._source = source
         self._folder = folder
+        self._control_plane = control_plane
         self._say = say
         self._choose = Ports(random.SystemRandom())
         self._pools: dict[str, LocalPool] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tokens: Mapping[str, str] = {}
+        """Pool -> its picker's, as far as the database was asked."""
         self._trouble = ""
         self._is_first = True
         self._beyond = 0
@@ -74,16 +77,27 @@ class FleetRunner:
             try:
                 marker = await self._source.marker()
                 if marker != seen or time.monotonic() - read_at > READ_ANYWAY_S:
-                    wanted = await self._source.wanted()
+                    await self._read()
                     seen, read_at = marker, time.monotonic()
-                    self.take(wanted)
-                    self._keep(wanted)
                 self._note("")
             except SourceError as error:
                 if self._is_first:
                     self._take_kept()
                 self._note(f"{error}; going on with {len(self._pools)} pools")
             await asyncio.sleep(POLL_S)
+
+    async def _read(self) -> None:
+        """Take what is wanted, also while nobody hands out tokens."""
+        wanted = await self._source.wanted()
+        refusal: SourceError | None = None
+        try:
+            self._tokens = await self._source.tokens(self._held(wanted.pools))
+        except SourceError as error:
+            refusal = error
+        self.take(wanted)
+        self._keep(wanted)
+        if refusal is not None:
+            raise refusal
 
     def take(self, wanted: Wanted) -> None:
         """Have these pools run, and no others."""
@@ -96,20 +110,32 @@ class FleetRunner:
         self._is_first = False
         for name, running in self._pools.items():
             if name not in pools:
-                running.want(None)
+                running.want(None, "")
         for pool in pools.values():
             self._take_one(pool)
 
     def _take_one(self, pool: WantedPool) -> None:
+        token = self._tokens.get(pool.name, "")
         if pool.name in self._pools:
-            self._pools[pool.name].want(pool)
+            self._pools[pool.name].want(pool, token)
             return
-        folder = self._folder / "pools" / pool.name
-        running = LocalPool(pool, folder, FileDelivery(folder), self._choose, self._say)
+        folder = self._folder_of(pool.name)
+        access = PoolAccess(pool.name, folder, self._control_plane)
+        running = LocalPool(pool, folder, access, self._choose, self._say)
+        running.want(pool, token)
         self._pools[pool.name] = running
         task = asyncio.get_running_loop().create_task(running.run(), name=f"pool {running.name}")
         self._tasks[running.name] = task
         task.add_done_callback(lambda done: self._ended(running, done))
+
+    def _folder_of(self, pool: str) -> Path:
+        return self._folder / "pools" / pool
+
+    def _held(self, pools: Iterable[WantedPool]) -> dict[str, str]:
+        """Pool -> the token it has, also from before this runner; empty where there is none."""
+        return {
+            pool.name: self._tokens.get(pool.name) or kept_token(self._folder_of(pool.name)) for pool in pools
+        }
 
     def _ended(self, running: LocalPool, task: asyncio.Task[None]) -> None:
         """A pool is gone, unless it has been asked for again meanwhile."""
@@ -151,15 +177,11 @@ class FleetRunner:
             if port is None:
                 return Probe()
             async with room:
-                return await probe(
-                    session, port, with_config=pool.is_config_open, with_counts=pool.is_guarded
-                )
+                return await probe(session, port, with_counts=pool.is_guarded)
 
         while True:
             pools = list(self._pools.values())
             found = await asyncio.gather(*(look(pool) for pool in pools))
-            for pool, each in zip(pools, found, strict=True):
-                pool.seen(each)
             looked = zip(pools, found, strict=True)
             reports = {pool.name: pool.report(each) for pool, each in looked if pool.wanted is not None}
             told = {
@@ -167,18 +189,14 @@ class FleetRunner:
             }
             with contextlib.suppress(SourceError):  # told by whoever follows the database
                 await self._source.report(reports, told)
-                await self._acknowledge(pools, found)
+                await self._observe(pools, found)
             await asyncio.sleep(REPORT_S)
 
-    async def _acknowledge(self, pools: Sequence[LocalPool], found: Sequence[Probe]) -> None:
-        """Say what became of configurations; who could not be told is told at the next round."""
+    async def _observe(self, pools: Sequence[LocalPool], found: Sequence[Probe]) -> None:
+        """Say what was counted under a guard; the next round says it anew."""
         for pool, each in zip(pools, found, strict=True):
             if (observation := pool.observation(each)) is not None:
                 await self._source.observe(pool.name, *observation)
-            if (verdict := pool.verdict()) is not None:
-                config, problems = verdict
-                await self._source.acknowledge(pool.name, config, problems)
-                pool.told(config)
 
     async def _keep_logs_small(self) -> None:
         while True:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from controlplane.configs import workers
+from controlplane.core.errors import Detail
 from controlplane.core.roles import Role
-from tests.support.controlplane import client, picker_config
+from tests.support.controlplane import WORKER, client, picker_config, subscribe
 
 pytestmark = pytest.mark.django_db
 
@@ -21,21 +23,20 @@ def post(api: Any, path: str, body: Any = None) -> tuple[int, Any]:
     return answer.status_code, answer.json() if answer.content else None
 
 
+def running() -> int | None:
+    """The revision that the worker w1 should run."""
+    found = workers.desired([("w1", "pool")]).get(("w1", "pool"))
+    return None if found is None else found.revision
+
+
 def test_from_a_draft_to_everybody_and_back() -> None:
-    api, worker = client(), client(Role.WORKER)
+    api = client()
     assert post(api, ALL, picker_config())[0] == 201
-    config = "/api/v1/workers/w1/config?pool=pool"
-    assert worker.get(config).status_code == 204
-    assert post(api, f"{ONE}/publish")[1]["stage"] == "rolling"
-    first = worker.get(config)
-    assert (first.status_code, first.json()["revision"], first["ETag"]) == (
-        200,
-        1,
-        f'"standard/1/{first.json()["rollout"]}"',
-    )
-    assert worker.get(config, HTTP_IF_NONE_MATCH=first["ETag"]).status_code == 304
-    acks = "/api/v1/workers/w1/acks"
-    assert post(worker, acks, {"document": "standard", "revision": 1}) == (204, None)
+    subscribe("w1")
+    assert running() is None
+    first = post(api, f"{ONE}/publish")[1]
+    assert (first["stage"], running()) == ("rolling", 1)
+    workers.acknowledge(WORKER, "w1", "standard", 1, [], first["id"])
     assert api.get(f"{ONE}/rollout").json()["stage"] == "complete"
 
     assert api.put(ONE, picker_config(5), format="json", HTTP_IF_MATCH='"1"').status_code == 200
@@ -61,16 +62,13 @@ def test_from_a_draft_to_everybody_and_back() -> None:
         {"maxErrorShare": 0.1, "minRequests": 20},
         "why",
     )
-    guarded = worker.get(config, HTTP_IF_NONE_MATCH=first["ETag"])
-    assert guarded.json()["isGuarded"] is True
-    assert guarded["ETag"] == f'"standard/2/{guarded.json()["rollout"]}/guarded"'
-    refused = {"document": "standard", "revision": 2, "problems": [{"path": "a.b", "message": "no"}]}
-    assert post(worker, acks, refused) == (204, None)
+    assert running() == 2
+    workers.acknowledge(WORKER, "w1", "standard", 2, [Detail("a.b", "no")], rollout["id"])
     shown = api.get(f"{ONE}/rollout").json()
     assert (shown["stage"], shown["reason"]) == ("halted", "w1 refuses it: a.b: no")
     assert (shown["active"], shown["workersPresent"], shown["workersApplied"]) == (1, 1, 0)
     assert shown["workers"][0]["problems"] == [{"path": "a.b", "message": "no"}]
-    assert worker.get(config).json()["revision"] == 1
+    assert running() == 1
 
     status, back = post(api, f"{ONE}/rollback")
     assert (status, back["revision"], back["stage"]) == (201, 3, "rolling")
@@ -129,14 +127,11 @@ def test_questions_that_make_no_sense_are_refused(path: str) -> None:
 
 
 def test_texts_that_no_database_takes_are_refused() -> None:
-    api, worker = client(), client(Role.WORKER)
+    api = client()
     post(api, ALL, picker_config())
     for text in ("a\x00", "\ud800"):
-        raw = json.dumps({"document": text, "revision": 1})
-        answer = worker.post("/api/v1/workers/w1/acks", raw, content_type="application/json")
-        assert (answer.status_code, answer.json()["details"][0]["path"]) == (422, "document")
-        raw = json.dumps({"reason": text})
-        assert api.post(f"{ONE}/halt", raw, content_type="application/json").status_code == 422
+        answer = api.post(f"{ONE}/halt", json.dumps({"reason": text}), content_type="application/json")
+        assert (answer.status_code, answer.json()["details"][0]["path"]) == (422, "reason")
     for path in ("", "/plan", "/rollout"):
         assert api.get(f"{ALL}/%00{path}").status_code == 404
     assert post(api, f"{ALL}/%00/publish")[0] == 404
@@ -156,17 +151,15 @@ def test_what_is_not_there_is_told() -> None:
 
 def test_each_role_does_its_own() -> None:
     post(client(), ALL, picker_config())
+    subscribe("w1")
     orders = {"publish": 201, "promote": 409, "halt": 200, "rollback": 409}
     reads = ("plan", "revisions", "rollouts")
-    ack = {"document": "standard", "revision": 1}
     expected = {
-        Role.WORKER: ({403}, {403}, 204),
-        Role.VIEWER: ({200}, {403}, 403),
-        Role.OPERATOR: ({200}, set(orders.values()), 403),
+        Role.WORKER: ({403}, {403}),
+        Role.VIEWER: ({200}, {403}),
+        Role.OPERATOR: ({200}, set(orders.values())),
     }
-    for role, (reading, ordering, following) in expected.items():
+    for role, (reading, ordering) in expected.items():
         api = client(role)
         assert {api.get(f"{ONE}/{path}").status_code for path in reads} == reading
         assert {post(api, f"{ONE}/{order}")[0] for order in orders} == ordering
-        assert api.get("/api/v1/workers/w1/config?pool=pool").status_code == following
-        assert post(api, "/api/v1/workers/w1/acks", ack)[0] == following

@@ -48,23 +48,3 @@ def test_a_rollout_is_planned_started_halted_and_told(served: Command) -> None:
         'pointsman rollout: error: canary: must be a share of the workers such as "10%", or a number of them '
         'such as "2"\n'
     )
-
-
-def test_following_one_round_says_what_is_missing(served: Command, tmp_path: Path) -> None:
-    follow = ("controlplane", "follow", "--once", "--pool", "pool", "--config-file", str(tmp_path / "file"))
-    nobody = served.run(*follow, "--picker", "http://127.0.0.1:1", "--worker", "w1")
-    assert (nobody.returncode, nobody.stderr) == (1, "")
-    served.says("rollout", "start", "standard")
-    absent = served.run(*follow, "--picker", "http://127.0.0.1:1", "--worker", "w1")
-    assert absent.stderr.startswith(
-        "pointsman controlplane follow: the picker at 127.0.0.1:1 cannot be reached: "
-    )
-    assert yaml.safe_load((tmp_path / "file").read_text())["kind"] == "EndpointPickerConfig"
-    bad = served.run(*follow, "--worker", "Not An Id")
-    assert "worker: 'Not An Id' is no name" in bad.stderr
-    wrong = served.run(*follow, "--picker", "nowhere")
-    assert wrong.stderr == (
-        "pointsman controlplane follow: error: --picker: nowhere is no http or https URL\n"
-    )
-    served.environment["POINTSMAN_TOKEN"] = ""
-    assert "set POINTSMAN_TOKEN" in served.run(*follow).stderr

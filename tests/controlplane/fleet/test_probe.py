@@ -30,13 +30,13 @@ async def looked(pages: dict[str, Any]) -> Probe:
     app.router.add_get("/{path:.*}", serve)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         assert server.port is not None
-        return await probe(session, server.port, with_config=True, with_counts=True)
+        return await probe(session, server.port, with_counts=True)
 
 
 async def test_everything_a_picker_tells_is_found() -> None:
     endpoints = [row(f"e{number}") for number in range(MAX_ENDPOINTS_SHOWN)]
     page = {"total": 5000, "fresh": 4000, "discoveryProblems": ["p"] * 50, "endpoints": endpoints}
-    reload = {"revision": "r1", "refused": ["plugins: wrong"], "refusedRevision": "r2"}
+    reload = {"revision": "chat/3@5f0c"}
     found = await looked(
         {
             "/readyz": "ok",
@@ -53,7 +53,7 @@ async def test_everything_a_picker_tells_is_found() -> None:
     assert (found.endpoints["items"][0]["name"], found.endpoints["items"][0]["waiting"]) == ("e0", 2.0)
     assert "attributes" not in found.endpoints["items"][0]
     assert (found.is_ready, len(found.problems), found.counts) == (True, 10, Counts(5, 0))
-    assert (found.running, found.refused, found.refusal) == ("r1", "r2", ["plugins: wrong"])
+    assert found.running == "chat/3@5f0c"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,11 @@ async def test_everything_a_picker_tells_is_found() -> None:
             "/readyz": "ok",
             "/debug/endpoints": {"total": 1, "fresh": 1, "discoveryProblems": [], "endpoints": [3]},
         },
+        {
+            "/readyz": "ok",
+            "/debug/endpoints": {"total": 0, "fresh": 0, "discoveryProblems": [], "endpoints": []},
+            "/debug/config": {"reload": []},
+        },
         {"/readyz": "ok", "/debug/endpoints": "[" * 100_000},
         {"/readyz": "ok", "/debug/endpoints": " " * (5 << 20)},
     ],
@@ -77,4 +82,4 @@ async def test_what_makes_no_sense_is_nothing(pages: dict[str, Any]) -> None:
 
 async def test_where_nobody_listens_nothing_is_found() -> None:
     async with aiohttp.ClientSession() as session:
-        assert await probe(session, 1, with_config=False, with_counts=False) == Probe()
+        assert await probe(session, 1, with_counts=False) == Probe()

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +51,12 @@ spec: {poolRef: {name: llama}, endpoints: [{name: a, address: 127.0.0.9, port: 9
 class Fleet:
     """The runner's process, and the API it is watched through."""
 
-    def __init__(self, command: Command, log: Path) -> None:
+    def __init__(self, command: Command, log: Path, xds: str) -> None:
         self.command = command
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "controlplane", "run-fleet"],
+                [sys.executable, "-m", "cli.main", "controlplane", "run-fleet", "--xds-server", xds],
                 env=command.environment,
                 stdout=output,
                 stderr=output,
@@ -84,8 +84,15 @@ class Fleet:
 
 
 @contextmanager
-def running(command: Command, log: Path) -> Iterator[Fleet]:
-    fleet = Fleet(command, log)
+def controlled(command: Command, folder: Path) -> Iterator[str]:
+    """A control plane that answers people and workers; where workers find it."""
+    with serving(command, folder / "log"), command.serves(folder / "xds.log", "serve-xds") as xds:
+        yield xds.address
+
+
+@contextmanager
+def running(command: Command, log: Path, xds: str) -> Iterator[Fleet]:
+    fleet = Fleet(command, log, xds)
     try:
         yield fleet
     finally:
@@ -156,7 +163,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) -> None:
     command = Command(tmp_path)
-    with serving(command, tmp_path / "log"), running(command, tmp_path / "fleet.log") as fleet:
+    with controlled(command, tmp_path) as xds, running(command, tmp_path / "fleet.log", xds) as fleet:
         command.says("apply", "-", text=POOL + OBJECTIVE)
         first = fleet.report(is_ready)
         assert first["problems"] == []
@@ -186,6 +193,31 @@ def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) 
         fleet.request("pools/llama", "DELETE", 1)
         eventually(lambda: not any(map(is_running, pids(second))))
         eventually(lambda: not (tmp_path / "state/fleet/pools/llama").exists())
+        eventually(lambda: "fleet-pickers/llama" in [each["name"] for each in deleted(fleet, "ApiToken")])
+
+
+def deleted(fleet: Fleet, kind: str) -> list[Any]:
+    """What the audit log has of deletions of a kind."""
+    return [each for each in fleet.request(f"audit?kind={kind}")["items"] if each["action"] == "delete"]
+
+
+def test_the_token_of_a_picker_is_in_no_command_line_environment_or_log(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    with controlled(command, tmp_path) as xds, running(command, tmp_path / "fleet.log", xds) as fleet:
+        command.says("apply", "-", text=POOL)
+        report = fleet.report(is_ready)
+        folder = tmp_path / "state/fleet/pools/llama"
+        token = (folder / "token").read_text()
+        assert ((folder / "token").stat().st_mode & 0o777, token.startswith("pmt_")) == (0o600, True)
+        for pid in pids(report):
+            for name in ("cmdline", "environ"):
+                assert token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+        said = [page(report, "/debug/config"), page(report, "/debug/objects"), json.dumps(report)]
+        said += [file.read_text(errors="replace") for file in tmp_path.rglob("*.log")]
+        said.append((tmp_path / "state/fleet/wanted.json").read_text())
+        assert not [text for text in said if token in text]
+        (worker,) = fleet.request("workers?pool=llama")["items"]
+        assert (worker["id"], worker["user"], worker["connected"]) == ("llama", "fleet-pickers", True)
 
 
 CONFIG = """
@@ -199,13 +231,11 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer, weight:
 
 def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: Path) -> None:
     command = Command(tmp_path)
-    with serving(command, tmp_path / "log"), running(command, tmp_path / "fleet.log") as fleet:
+    with controlled(command, tmp_path) as xds, running(command, tmp_path / "fleet.log", xds) as fleet:
         command.says("apply", "-", text=POOL)
         first = fleet.report(is_ready)
-        assert first["config"] is None
         command.says("apply", "-", text=CONFIG)
-        applied = fleet.report(lambda report: report["config"] is not None and is_running_config(report))
-        assert '"queue-scorer": "queue-scorer"' in page(applied, "/debug/config")
+        eventually(lambda: runs(first).startswith("chat/1@"))
         eventually(lambda: stage(fleet) == "complete")
 
         heavier = CONFIG.replace("weight: 3", "weight: 5")
@@ -231,14 +261,20 @@ def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: P
         assert worker["problems"] == [
             {"path": "--endpoints-file", "message": "excludes dataLayer.discovery of the configuration"}
         ]
-        os.kill(applied["picker"]["pid"], signal.SIGKILL)
+        # The guard has stopped revision 2 where it runs already: what was applied is not taken back.
+        assert runs(first).startswith("chat/2@")
+        os.kill(first["picker"]["pid"], signal.SIGKILL)
         after = fleet.report(lambda report: report["picker"]["restarts"] == 1 and is_ready(report))
-        assert '"queue-scorer": "queue-scorer"' in page(after, "/debug/config")
+        assert runs(after).startswith("chat/2@")
         assert answers_with_a_replica(after)
+        command.says("rollout", "back", "chat", "--revision", "1")
+        eventually(lambda: stage(fleet) == "complete")
+        assert runs(after).startswith("chat/4@")
 
 
-def is_running_config(report: dict[str, Any]) -> bool:
-    return bool(report["config"]["state"] == "running" and is_ready(report))
+def runs(report: dict[str, Any]) -> str:
+    """What the picker calls the configuration that it runs."""
+    return str(json.loads(page(report, "/debug/config"))["reload"]["revision"])
 
 
 def stage(fleet: Fleet) -> str:
@@ -246,34 +282,54 @@ def stage(fleet: Fleet) -> str:
     return str(fleet.request("endpointpickerconfigs/chat/rollout")["stage"])
 
 
-def test_pickers_outlive_the_control_plane_and_end_with_their_runner(tmp_path: Path) -> None:
+def test_pickers_outlive_the_control_plane_start_without_it_and_end_with_their_runner(
+    tmp_path: Path,
+) -> None:
     command = Command(tmp_path)
-    with running_after_the_control_plane(command, tmp_path) as (fleet, report):
+    with ExitStack() as stack:
+        with controlled(command, tmp_path) as xds:
+            command.says("apply", "-", text=POOL + OBJECTIVE + "---" + CONFIG)
+            fleet = stack.enter_context(running(command, tmp_path / "fleet.log", xds))
+            report = fleet.report(is_ready)
+            eventually(lambda: runs(report).startswith("chat/1@") and '"priority": 10' in objects(report))
+            eventually(lambda: stage(fleet) == "complete")
+        known = runs(report)
         assert all(map(is_running, pids(report)))
         assert answers_with_a_replica(report)
-    assert not any(map(is_running, pids(report)))
+
+        # A picker that ends meanwhile starts with what it was sent last.
+        ready = f"http://127.0.0.1:{report['ports']['metrics']}/readyz"
+        os.kill(report["picker"]["pid"], signal.SIGKILL)
+        eventually(lambda: not is_running(report["picker"]["pid"]))
+        eventually(lambda: answers(ready))
+        assert (runs(report), '"priority": 10' in objects(report)) == (known, True)
+        assert answers_with_a_replica(report)
+    eventually(lambda: not answers(ready))
     assert fleet.log.read_text().endswith("fleet: everything is stopped\n")
 
-    # A start without the database: the pool is there again, on the same ports.
-    command.environment["DATABASE_URL"] = f"sqlite:///{tmp_path}/nowhere/database.sqlite3"
-    with running(command, tmp_path / "second.log") as again:
-        ready = f"http://127.0.0.1:{report['ports']['metrics']}/readyz"
+    # A start without the database: the pool is there again, on the same ports, with the same token.
+    token = (tmp_path / "state/fleet/pools/llama/token").read_text()
+    database, nowhere = "DATABASE_URL", f"sqlite:///{tmp_path}/nowhere/database.sqlite3"
+    command.environment[database] = nowhere
+    with running(command, tmp_path / "second.log", xds) as again:
         eventually(lambda: answers(ready))
         assert "the database refuses: unable to open database file" in again.log.read_text()
+        assert (runs(report), '"priority": 10' in objects(report)) == (known, True)
 
-
-@contextmanager
-def running_after_the_control_plane(command: Command, folder: Path) -> Iterator[tuple[Fleet, dict[str, Any]]]:
-    """A runner whose pool became ready before the control plane ended."""
-    with serving(command, folder / "log"):
-        command.says("apply", "-", text=POOL + OBJECTIVE)
-        started = running(command, folder / "fleet.log")
-        fleet = started.__enter__()
-        report = fleet.report(is_ready)
-    try:
-        yield fleet, report
-    finally:
-        started.__exit__(None, None, None)
+        # The control plane is back, and what has changed meanwhile reaches the picker.
+        del command.environment[database]
+        port = xds.rpartition(":")[2]
+        with (
+            command.serves(tmp_path / "log", "serve") as web,
+            command.serves(tmp_path / "xds.log", "serve-xds", port=port),
+        ):
+            command.environment["POINTSMAN_URL"] = web.address
+            command.says("apply", "-", text=CONFIG.replace("weight: 3", "weight: 5"))
+            eventually(lambda: runs(report).startswith("chat/2@"))
+            eventually(lambda: stage(fleet) == "complete")
+            (worker,) = fleet.request("workers?pool=llama")["items"]
+            assert (worker["applied"]["revision"], worker["connected"]) == (2, True)
+    assert (tmp_path / "state/fleet/pools/llama/token").read_text() == token
 
 
 def answers(url: str) -> bool:

@@ -18,27 +18,33 @@ from typing import Any
 import msgspec
 import pytest
 
+from controlplane.configs.guarding import Guarded
 from controlplane.fleet.local import commands, runner
+from controlplane.fleet.local.access import ControlPlane, PoolAccess
 from controlplane.fleet.local.counts import Counts
 from controlplane.fleet.local.database import SourceError
-from controlplane.fleet.local.delivery import FileDelivery
 from controlplane.fleet.local.pool import LocalPool
 from controlplane.fleet.local.probe import Probe
 from controlplane.fleet.local.runner import FleetRunner
 from controlplane.fleet.local.usage import usage_of
-from controlplane.fleet.local.wanted import Wanted, WantedConfig, WantedPool
+from controlplane.fleet.local.wanted import Wanted, WantedPool
 from controlplane.fleet.specs import Driver
 from controlplane.fleet.specs import Ports as WantedPorts
 from dataplane.processes import child
 from dataplane.processes.ports import Ports
+from epp.plugins.endpoint_file import read_endpoint_file
+from tests.support.controlplane import ENDPOINTS
 
+CONTROL_PLANE = ControlPlane(server="127.0.0.1:1")
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 @pytest.fixture(autouse=True)
 def sleepers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pickers sleep; nothing waits for a real interval."""
-    monkeypatch.setattr(commands, "picker", lambda pool, ports, *_, **__: [*SLEEPER, pool, str(ports.grpc)])
+    monkeypatch.setattr(
+        commands, "picker", lambda pool, ports, flags, **_: [*SLEEPER, pool, str(ports.grpc), *flags]
+    )
     monkeypatch.setattr(child, "BACKOFF_FIRST_S", 0.01)
     monkeypatch.setattr(runner, "POLL_S", 0.01)
     monkeypatch.setattr(runner, "REPORT_S", 0.01)
@@ -69,7 +75,9 @@ class Source:
         self.pools = list(pools)
         self.is_gone = False
         self.told: dict[str, Any] = {}
-        self.acknowledged: list[tuple[str, int, list[str]]] = []
+        self.good: dict[str, str] = {}
+        """Tokens that hold."""
+        self.hands_out = True
 
     def want(self, *pools: WantedPool) -> None:
         self.pools, self.version = list(pools), self.version + 1
@@ -89,10 +97,15 @@ class Source:
             raise SourceError("the database is gone")
         self.told = dict(reports)
 
-    async def acknowledge(self, pool: str, config: WantedConfig, problems: Sequence[str]) -> None:
-        self.acknowledged.append((pool, config.revision, list(problems)))
+    async def tokens(self, held: Mapping[str, str]) -> Mapping[str, str]:
+        if not self.hands_out:
+            raise SourceError("no token for anybody")
+        for pool, text in held.items():
+            if not text or self.good.get(pool) != text:
+                self.good[pool] = f"{pool}-{len(self.good)}-{self.version}"
+        return {pool: self.good[pool] for pool in held}
 
-    async def observe(self, pool: str, config: WantedConfig, counts: Counts) -> None:
+    async def observe(self, pool: str, guarded: Guarded, counts: Counts) -> None:
         raise AssertionError("nothing is guarded here")
 
     def pid(self, name: str) -> int | None:
@@ -104,7 +117,7 @@ class Source:
 @asynccontextmanager
 async def running(source: Source, folder: Path) -> AsyncIterator[list[str]]:
     said: list[str] = []
-    task = asyncio.create_task(FleetRunner(source, folder, said.append).run())
+    task = asyncio.create_task(FleetRunner(source, folder, CONTROL_PLANE, said.append).run())
     try:
         yield said
     finally:
@@ -170,6 +183,64 @@ async def test_a_start_without_the_database_takes_what_was_last_wanted(tmp_path:
     assert kept == Wanted([wanted()])
 
 
+async def test_tokens_outlive_the_runner_and_one_that_holds_no_more_is_replaced(tmp_path: Path) -> None:
+    source, token = Source(wanted()), tmp_path / "pools/a/token"
+    async with running(source, tmp_path):
+        await eventually(lambda: source.pid("a") is not None)
+        first = token.read_text()
+    source.told = {}
+    async with running(source, tmp_path):
+        await eventually(lambda: source.pid("a") is not None)
+        assert token.read_text() == first == source.good["a"]
+        pid = source.pid("a")
+        source.good["a"] = "revoked"
+        source.want(wanted())
+        await eventually(lambda: token.read_text() not in {first, "revoked"})
+        assert (token.read_text(), source.pid("a")) == (source.good["a"], pid)
+
+
+async def test_a_pool_that_comes_back_at_once_has_its_token_again(tmp_path: Path) -> None:
+    source, token = Source(wanted()), tmp_path / "pools/a/token"
+    async with running(source, tmp_path):
+        await eventually(lambda: source.pid("a") is not None)
+        first = source.pid("a")
+        source.want()
+        await asyncio.sleep(0.05)
+        source.want(wanted())
+        await eventually(lambda: source.pid("a") not in {None, first})
+        assert token.read_text() == source.good["a"]
+
+
+async def test_while_nobody_hands_out_tokens_new_pools_wait_and_others_change_and_go(tmp_path: Path) -> None:
+    source = Source(wanted("a"), wanted("b"))
+    async with running(source, tmp_path) as said:
+        await eventually(lambda: source.pid("a") is not None and source.pid("b") is not None)
+        source.hands_out = False
+        source.want(wanted("b"), wanted("c"))
+        await eventually(lambda: "a" not in source.told and "c" in source.told)
+        await eventually(lambda: source.told["c"]["state"] == "failed")
+        (problem,) = source.told["c"]["problems"]
+        assert problem == "there is no token for its picker yet; the database has to be asked for one"
+        assert "no token for anybody; going on with 2 pools" in " ".join(said)
+        source.hands_out = True
+        await eventually(lambda: source.pid("c") is not None)
+        assert said[-1] == "the database answers again"
+
+
+async def test_files_of_earlier_versions_do_not_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "pools/a"
+    folder.mkdir(parents=True)
+    for name in ("picker.yaml", "picker.good.yaml", "objects.yaml"):
+        (folder / name).write_text("{")
+    (folder / "ports.json").write_text('{"grpc": 0, "health": 0, "metrics": 0}')
+    source = Source(wanted())
+    async with running(source, tmp_path):
+        await eventually(lambda: source.pid("a") is not None)
+        assert sorted(path.name for path in folder.iterdir()) == [
+            *("endpoints.yaml", "logs", "ports.json", "token")
+        ]
+
+
 async def test_pools_that_went_away_while_nobody_looked_leave_no_files(tmp_path: Path) -> None:
     (tmp_path / "pools/old/logs").mkdir(parents=True)
     source = Source(wanted())
@@ -181,7 +252,9 @@ async def test_pools_that_went_away_while_nobody_looked_leave_no_files(tmp_path:
 @asynccontextmanager
 async def one_pool(first: WantedPool, folder: Path) -> AsyncIterator[tuple[LocalPool, list[str]]]:
     said: list[str] = []
-    pool = LocalPool(first, folder, FileDelivery(folder), Ports(random.Random(1)), said.append)
+    access = PoolAccess(first.name, folder, CONTROL_PLANE)
+    access.token = access.token or "pmt_test"
+    pool = LocalPool(first, folder, access, Ports(random.Random(1)), said.append)
     task = asyncio.create_task(pool.run())
     try:
         yield pool, said
@@ -214,14 +287,51 @@ async def test_other_ports_mean_another_process_and_other_endpoints_do_not(tmp_p
 
         await eventually(lambda: pid() is not None)
         first = pid()
-        pool.want(msgspec.structs.replace(wanted(), endpoints=[{"name": "e", "address": "10.0.0.1"}]))
+        other = msgspec.structs.replace(wanted(), endpoints=[{"name": "e", "address": "10.0.0.1"}])
+        pool.want(other, "pmt_other")
         await eventually(lambda: "10.0.0.1" in (tmp_path / "a/endpoints.yaml").read_text())
+        await eventually(lambda: (tmp_path / "a/token").read_text() == "pmt_other")
         assert pid() == first
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        pool.want(wanted(grpc=port))
+        pool.want(wanted(grpc=port), "")
         await eventually(lambda: pid() not in {None, first})
         assert pool.report(Probe())["ports"]["grpc"] == port
+
+
+async def test_the_endpoints_file_is_written_only_when_it_says_something_new(
+    tmp_path: Path,
+) -> None:
+    pool = msgspec.structs.replace(wanted(), endpoints=ENDPOINTS["spec"]["endpoints"])
+    file = tmp_path / "a/endpoints.yaml"
+    async with one_pool(pool, tmp_path / "a") as (running_pool, _):
+        await eventually(lambda: running_pool.metrics_port is not None)
+        found = read_endpoint_file(str(file)).endpoints(lambda _: ())
+        assert found.problems == []
+        assert [spec.key for spec in found.endpoints] == ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.2:8001"]
+        before = file.stat().st_ino
+        running_pool.want(msgspec.structs.replace(pool, guarded=Guarded("chat", 2, 7)), "")
+        await eventually(lambda: running_pool.wanted is not None and running_pool.is_guarded)
+        running_pool.want(msgspec.structs.replace(pool, endpoints=[]), "")
+        await eventually(lambda: file.stat().st_ino != before)
+        assert read_endpoint_file(str(file)).endpoints(lambda _: ()).endpoints == []
+
+
+async def test_what_is_counted_is_told_while_the_guarded_revision_runs(tmp_path: Path) -> None:
+    guarded = Guarded("chat", 2, 7)
+    pool = msgspec.structs.replace(wanted(), guarded=guarded)
+    async with one_pool(pool, tmp_path / "a") as (running_pool, _):
+        await eventually(lambda: running_pool.metrics_port is not None)
+
+        def told(running: str, requests: int, errors: int) -> tuple[Guarded, Counts] | None:
+            return running_pool.observation(Probe(running=running, counts=Counts(requests, errors)))
+
+        assert told("chat/1@0af3", 100, 50) is None
+        assert told("chat/2@5f0c", 110, 51) == (guarded, Counts(0, 0))
+        assert told("chat/2@5f0c", 130, 54) == (guarded, Counts(20, 3))
+        assert running_pool.observation(Probe()) is None
+        running_pool.want(wanted(), "")
+        assert told("chat/2@5f0c", 140, 60) is None
 
 
 async def test_a_picker_that_cannot_start_is_told_with_its_last_words(

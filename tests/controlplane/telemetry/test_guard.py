@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import redis
 
-from controlplane.configs import asking, rollouts, workers
+from controlplane.configs import rollouts, workers
 from controlplane.configs.models import Rollout
 from controlplane.configs.rollout import Canary, Guard, Stage
 from controlplane.configs.rollouts import Wish
@@ -17,7 +17,7 @@ from controlplane.configs.services import PickerConfigService
 from controlplane.telemetry import tasks
 from dataplane.telemetry.summary import FIELD, STREAM
 from epp.reload import revision_of
-from tests.support.controlplane import OPERATOR, WORKER, picker_config
+from tests.support.controlplane import OPERATOR, WORKER, picker_config, subscribe
 from tests.support.telemetry import summary
 
 pytestmark = pytest.mark.django_db
@@ -45,12 +45,12 @@ def test_a_rollout_that_costs_requests_is_halted_by_what_its_worker_says(bus: re
     assert tasks.guard() == 0
     PickerConfigService().create(OPERATOR, picker_config())
     rollouts.publish(OPERATOR, "standard", Wish(canary=Canary(count=1), guard=Guard(0.1, 50)))
-    found = asking.desired(WORKER, "pool", "w1")
-    assert found is not None
+    subscribe("w1")
+    found = workers.desired([("w1", "pool")])["w1", "pool"]
     revision = revision_of(found.content.encode())
     say(bus, revision=revision, revision_requests=100, revision_errors=100)
     assert tasks.guard() == 0, "the worker does not say yet that it runs it"
-    workers.acknowledge(WORKER, "w1", "standard", 1)
+    workers.acknowledge(WORKER, "w1", "standard", 1, [], newest().pk)
     say(bus, revision="another", revision_requests=100, revision_errors=100)
     assert (tasks.guard(), newest().stage) == (0, Stage.CANARY)
     say(bus, revision=revision, revision_requests=60, revision_errors=6)
