@@ -37,6 +37,7 @@ class _Pool(NamedTuple):
     ready: int = 0
     inflight: int = 0
     queue: float = 0.0
+    kv_usage: float | None = None
     busiest: Sequence[EndpointLoad] = ()
 
 
@@ -85,6 +86,7 @@ class Summariser:
             errors=max(0, now.errors - before.errors),
             inflight=pool.inflight,
             queue=pool.queue,
+            kv_usage=pool.kv_usage,
             ttft_p50=quantile(TTFT_BOUNDS, ttft, 0.5),
             ttft_p95=quantile(TTFT_BOUNDS, ttft, 0.95),
             hit_ratio=_ratio(now, before),
@@ -107,12 +109,14 @@ class Summariser:
         slots = np.fromiter((endpoint.slot for endpoint in endpoints), dtype=np.intp, count=len(endpoints))
         ready = table.fresh[slots] & ~table.gone[slots] & ~table.ejected[slots]
         waiting, running, inflight = table.waiting[slots], table.running[slots], table.inflight[slots]
+        told = slots[table.fresh[slots]]
         busiest = np.argsort(-(waiting + np.maximum(running, inflight)), kind="stable")[:MAX_ENDPOINTS]
         return _Pool(
             total=len(endpoints),
             ready=int(ready.sum()),
             inflight=max(0, int(inflight.sum())),
-            queue=_number(waiting[table.fresh[slots]].sum()),
+            queue=_number(table.waiting[told].sum()),
+            kv_usage=_number(table.kv_usage[told].mean()) if told.size else None,
             busiest=[
                 EndpointLoad(
                     name=endpoints[i].spec.name[:MAX_NAME],

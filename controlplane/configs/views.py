@@ -50,9 +50,9 @@ class PoolConfig(ConsoleView):
     def get(self, request: HttpRequest, name: str) -> HttpResponse:
         """The page, or its rollout alone for htmx."""
         row = document_of_pool(name)
-        if request.headers.get("HX-Request") == "true":
+        if self.is_part:
             # When a rollout has ended, what follows from that comes along, and nobody asks again.
-            return self.page("configs/progress.html", self._state(name, row) | {"is_part": True})
+            return self.page("configs/progress.html", self._state(name, row))
         return self._editor(name, row)
 
     def post(self, request: HttpRequest, name: str) -> HttpResponse:

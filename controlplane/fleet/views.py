@@ -22,6 +22,7 @@ from controlplane.fleet.services import PoolService
 from controlplane.fleet.simulated import create_simulated, remove
 from controlplane.fleet.specs import MAX_REPLICAS
 from controlplane.fleet.status import STALE_AFTER
+from controlplane.telemetry import panels
 from controlplane.xds import workers
 from controlplane.xds.models import Worker
 from epp.objects import schema
@@ -29,6 +30,8 @@ from epp.objects import schema
 MAX_SHOWN: Final = 200
 """Pools and workers on a page."""
 MAX_ROLLOUTS: Final = 8
+_STATES: Final = {"ready": "ok", "running": "ok", "failed": "bad", "refused": "bad", "down": "bad"}
+"""What the runner says of a pool, and the kind of status it is; all else is on its way."""
 
 
 class Overview(ConsoleView):
@@ -45,10 +48,10 @@ class Overview(ConsoleView):
             "endpoints_healthy": sum(row["healthy"] for row in pools),
             "workers": there.count(),
             "rollouts_running": Rollout.objects.filter(stage__in=SPREADING).count(),
+            "panel": panels.panel(self.actor),
             "rollouts": Rollout.objects.select_related("document", "revision")[:MAX_ROLLOUTS],
         }
-        is_part = request.headers.get("HX-Request") == "true"
-        return self.page("fleet/overview_live.html" if is_part else "fleet/overview.html", context)
+        return self.page(f"fleet/overview{'_live' if self.is_part else ''}.html", context)
 
 
 def pool_rows(actor: Actor) -> list[dict[str, Any]]:
@@ -61,6 +64,7 @@ def pool_rows(actor: Actor) -> list[dict[str, Any]]:
         row["pool"]: (row["all"], row["healthy"])
         for row in counted.annotate(all=Count("id"), healthy=Count("id", Q(health=Health.HEALTHY)))
     }
+    told = panels.cells(actor)
     return [
         {
             "name": pool.name,
@@ -68,6 +72,7 @@ def pool_rows(actor: Actor) -> list[dict[str, Any]]:
             "endpoints": endpoints.get(pool.name, (0, 0))[0],
             "healthy": endpoints.get(pool.name, (0, 0))[1],
             "status": pool_status(pool, reports.get(pool.name)),
+            "numbers": None if told is None else told.get(pool.name, [panels.NOTHING] * len(panels.OF_ALL)),
         }
         for pool in pools
     ]
@@ -89,7 +94,7 @@ def pool_status(pool: InferencePool, row: PoolStatus | None) -> tuple[str, str]:
     if timezone.now() - row.reported_at > STALE_AFTER:
         return "bad", "No news"
     said = str(row.report.get("state", "running"))
-    return ("ok" if said == "running" else "warn"), said.capitalize()
+    return _STATES.get(said, "warn"), said.capitalize()
 
 
 class Pools(ConsoleView):
@@ -155,11 +160,11 @@ class Pool(ConsoleView):
             "endpoints": found[:MAX_SHOWN],
             "endpoint_count": found.count(),
             "workers": [workers.describe(row) | {"seen": row.seen_at} for row in there],
+            "panel": panels.panel(self.actor, name),
             "document": None if binding is None else binding.document,
             "tab": "summary",
         }
-        is_part = request.headers.get("HX-Request") == "true"
-        return self.page("fleet/pool_live.html" if is_part else "fleet/pool.html", context)
+        return self.page(f"fleet/pool{'_live' if self.is_part else ''}.html", context)
 
 
 class PoolDelete(ConsoleView):

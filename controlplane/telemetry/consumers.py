@@ -25,7 +25,8 @@ from django.http.request import validate_host
 from controlplane.core import tokens
 from controlplane.core.roles import Action, Actor, Channel, Role
 from controlplane.telemetry.api import TELEMETRY, known
-from controlplane.telemetry.rings import WINDOW_S, Rings
+from controlplane.telemetry.rings import WINDOW_S
+from controlplane.telemetry.tellings import TELLINGS, Telling
 
 PERIOD_S: Final = 1.0
 MAX_CLIENTS: Final = 200
@@ -54,7 +55,11 @@ CLIENTS: Final = Clients()
 
 
 class TelemetryConsumer(AsyncWebsocketConsumer):
-    """``/ws/telemetry?pool=NAME&seconds=N``; without a pool, all of them."""
+    """``/ws/telemetry?pool=NAME&seconds=N&view=charts``; without a pool, all of them.
+
+    The view ``charts`` tells columns of values (``controlplane.telemetry.columns``) instead of points,
+    workers and endpoints: what a page draws.
+    """
 
     _task: asyncio.Task[None] | None = None
     _is_counted = False
@@ -65,12 +70,13 @@ class TelemetryConsumer(AsyncWebsocketConsumer):
         actor = await self._actor()
         query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
         pool, text = query.get("pool", [""])[0], query.get("seconds", [str(DEFAULT_SECONDS)])[0]
+        view = query.get("view", [""])[0]
         code = 0
         if actor is None:
             code = UNAUTHENTICATED
         elif not actor.may(Action.READ, TELEMETRY):
             code = FORBIDDEN
-        elif not (text.isascii() and text.isdigit() and len(text) < 5 and int(text) <= WINDOW_S):
+        elif view not in TELLINGS or not _is_within(text):
             code = BAD_REQUEST
         elif CLIENTS.count >= MAX_CLIENTS:
             code = TOO_MANY
@@ -80,7 +86,9 @@ class TelemetryConsumer(AsyncWebsocketConsumer):
             return
         CLIENTS.count += 1
         self._is_counted = True
-        self._task = asyncio.create_task(self._tell(rings, pool, int(text)), name="telemetry client")
+        self._task = asyncio.create_task(
+            self._tell(TELLINGS[view](rings, pool, int(text))), name="telemetry client"
+        )
 
     async def disconnect(self, code: int) -> None:
         """Stop telling."""
@@ -96,14 +104,9 @@ class TelemetryConsumer(AsyncWebsocketConsumer):
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Clients have nothing to say."""
 
-    async def _tell(self, rings: Rings, pool: str, seconds: int) -> None:
-        number, names = rings.changed(0, pool)
-        pools = {
-            name: {**latest, "points": rings.points(name, seconds) if seconds else []}
-            for name in names
-            if (latest := rings.latest(name)) is not None
-        }
-        await self._say("snapshot", pools)
+    async def _tell(self, telling: Telling) -> None:
+        # Fifteen minutes of many workers take a while to put together.
+        await self._say("snapshot", await sync_to_async(telling.snapshot, thread_sensitive=False)())
         messages = 0
         while True:
             await asyncio.sleep(PERIOD_S)
@@ -113,12 +116,10 @@ class TelemetryConsumer(AsyncWebsocketConsumer):
                 if actor is None or not actor.may(Action.READ, TELEMETRY):
                     await self.close(FORBIDDEN)
                     return
-            number, names = rings.changed(number, pool)
-            news = {name: latest for name in names if (latest := rings.latest(name)) is not None}
-            await self._say("delta", news)
+            await self._say("delta", telling.delta())
 
-    async def _say(self, kind: str, pools: dict[str, Any]) -> None:
-        await self.send(text_data=_encode({"type": kind, "pools": pools}).decode())
+    async def _say(self, kind: str, said: dict[str, Any]) -> None:
+        await self.send(text_data=_encode({"type": kind, **said}).decode())
 
     async def _actor(self) -> Actor | None:
         """Who asks: by token, or by session from a page of ours."""
@@ -137,6 +138,11 @@ class TelemetryConsumer(AsyncWebsocketConsumer):
         except ObjectDoesNotExist:
             return None
         return Actor(user.username, Role(user.role), Channel.CONSOLE, user.pk) if user.is_active else None
+
+
+def _is_within(seconds: str) -> bool:
+    """Whether it is a number of seconds that are kept."""
+    return seconds.isascii() and seconds.isdigit() and len(seconds) < 5 and int(seconds) <= WINDOW_S
 
 
 def _is_ours(origin: bytes) -> bool:

@@ -36,13 +36,14 @@ class Feed:
         self.rings = Rings(time.time)
         self._stopping = threading.Event()
         self._first = threading.Event()
+        self._began = time.monotonic()
         self._position = f"{int((time.time() - WINDOW_S) * 1000)}-0"
         self._thread = threading.Thread(target=self._run, name="telemetry feed", daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Until what is there has been read for the first time, or not for so long."""
-        self._first.wait(seconds)
+        """Until what is there has been read for the first time, or so long after the start."""
+        self._first.wait(max(0.0, self._began + seconds - time.monotonic()))
 
     def stop(self) -> None:
         """End the thread."""

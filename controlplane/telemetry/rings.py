@@ -32,6 +32,8 @@ class Point(msgspec.Struct, frozen=True, rename="camel"):
     errors_per_s: float
     inflight: int
     queue: float
+    kv_usage: float | None
+    """Mean share of KV caches in use."""
     ttft_p50: float | None
     ttft_p95: float | None
     hit_ratio: float | None
@@ -103,7 +105,7 @@ class Rings:
             return None
         present = [_point(summary) for summary in found if now - summary.at <= STALE_S]
         return {
-            "point": msgspec.to_builtins(_merged(int(now), present)) if present else None,
+            "point": msgspec.to_builtins(merged(int(now), present, same_servers=True)) if present else None,
             "workers": [
                 {**msgspec.to_builtins(summary), "stale": now - summary.at > STALE_S}
                 for summary in sorted(found, key=lambda summary: summary.worker)
@@ -120,7 +122,33 @@ class Rings:
                     for point in series.points:
                         if point.at >= after:
                             by_second.setdefault(point.at, {})[worker] = point
-        return [msgspec.to_builtins(_merged(at, by_second[at].values())) for at in sorted(by_second)]
+        return [
+            msgspec.to_builtins(merged(at, by_second[at].values(), same_servers=True))
+            for at in sorted(by_second)
+        ]
+
+    def copied(self, pool: str = "") -> dict[str, list[list[Point]]]:
+        """Every worker's points in order of time, by pool; of one pool when it is named."""
+        with self._lock:
+            found: dict[str, list[list[Point]]] = {}
+            for (name, _), series in self._series.items():
+                if pool in ("", name):
+                    found.setdefault(name, []).append(list(series.points))
+            return found
+
+    def present(self, pool: str = "") -> dict[str, Point]:
+        """Every pool's last second, of those whose workers are heard."""
+        now = self._clock()
+        with self._lock:
+            found: dict[str, list[Point]] = {}
+            for (name, _), series in self._series.items():
+                if pool in ("", name) and series.last is not None and now - series.last.at <= STALE_S:
+                    found.setdefault(name, []).append(series.points[-1])
+        return {name: merged(int(now), found[name], same_servers=True) for name in sorted(found)}
+
+    def now(self) -> int:
+        """The present second."""
+        return int(self._clock())
 
     def _forget(self) -> None:
         """Drop workers of which nothing is left to show."""
@@ -137,6 +165,7 @@ def _point(summary: Summary) -> Point:
         errors_per_s=round(summary.errors / summary.interval_s, 3),
         inflight=summary.inflight,
         queue=summary.queue,
+        kv_usage=summary.kv_usage,
         ttft_p50=summary.ttft_p50,
         ttft_p95=summary.ttft_p95,
         hit_ratio=summary.hit_ratio,
@@ -148,33 +177,43 @@ def _point(summary: Summary) -> Point:
     )
 
 
-def _merged(at: int, points: Iterable[Point]) -> Point:
-    """Of several workers of a pool: rates add up, shares are weighed by requests, the worst time counts.
+def merged(at: int, points: Iterable[Point], *, same_servers: bool) -> Point:
+    """Of several workers of a pool, or of several pools.
 
-    Queues and endpoints are the same model servers seen by each worker, so they do not add up.
+    Rates and requests in flight add up, shares are weighed by requests, the worst time counts. Workers of a
+    pool see the same model servers, so queues and endpoints do not add up; pools have servers of their own.
     """
     found = list(points)
-    if len(found) == 1 and found[0].at == at:
-        return found[0]
+    if len(found) == 1:
+        return found[0] if found[0].at == at else msgspec.structs.replace(found[0], at=at)
+
+    def values(name: str) -> list[Any]:
+        return [value for point in found if (value := getattr(point, name)) is not None]
 
     def most(name: str) -> Any:
-        return max((v for p in found if (v := getattr(p, name)) is not None), default=None)
+        return max(values(name), default=None)
 
-    shares = [(p.hit_ratio, max(p.requests_per_s, 1e-9)) for p in found if p.hit_ratio is not None]
-    weight = sum(share[1] for share in shares)
+    def of_servers(name: str) -> Any:
+        return most(name) if same_servers else sum(values(name))
+
+    def mean(name: str, weight: str) -> float | None:
+        told = [(v, max(getattr(p, weight), 1e-9)) for p in found if (v := getattr(p, name)) is not None]
+        return sum(v * w for v, w in told) / sum(w for _, w in told) if told else None
+
     return Point(
         at=at,
         requests_per_s=round(sum(p.requests_per_s for p in found), 3),
         errors_per_s=round(sum(p.errors_per_s for p in found), 3),
         inflight=sum(p.inflight for p in found),
-        queue=most("queue"),
+        queue=of_servers("queue"),
+        kv_usage=most("kv_usage") if same_servers else mean("kv_usage", "endpoints_ready"),
         ttft_p50=most("ttft_p50"),
         ttft_p95=most("ttft_p95"),
-        hit_ratio=sum(ratio * each for ratio, each in shares) / weight if shares else None,
+        hit_ratio=mean("hit_ratio", "requests_per_s"),
         decision_p50=most("decision_p50"),
         decision_p95=most("decision_p95"),
         loop_lag=most("loop_lag"),
-        endpoints_ready=most("endpoints_ready"),
-        endpoints_total=most("endpoints_total"),
-        workers=len(found),
+        endpoints_ready=of_servers("endpoints_ready"),
+        endpoints_total=of_servers("endpoints_total"),
+        workers=sum(point.workers for point in found),
     )

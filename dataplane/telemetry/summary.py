@@ -54,6 +54,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     inflight: Count = 0
     queue: Number = 0.0
     """Requests that wait in the model servers."""
+    kv_usage: Number | None = None
+    """Mean share of the model servers' KV caches that is in use; None when no server tells."""
     ttft_p50: Number | None = None
     """Of streamed answers that began in the interval."""
     ttft_p95: Number | None = None

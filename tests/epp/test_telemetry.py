@@ -67,7 +67,9 @@ def test_endpoints_are_shown_busiest_first_and_count_when_they_are_ready() -> No
     first, second = bench.table.all().endpoints
     bench.table.gone[second.slot] = True
     bench.table.waiting[first.slot] = np.inf
+    bench.table.kv_usage[[first.slot, second.slot]] = 0.5, 0.25
     found = bench.summarise()
+    assert found.kv_usage == 0.375
     assert (found.endpoints_total, found.endpoints_ready) == (2, 1)
     assert [(load.name, load.ready, load.waiting) for load in found.endpoints] == [
         ("e0", True, 1e15),
@@ -78,6 +80,7 @@ def test_endpoints_are_shown_busiest_first_and_count_when_they_are_ready() -> No
 def test_an_empty_pool_has_a_summary() -> None:
     found = Bench(0).summarise()
     assert (found.endpoints_total, found.inflight, list(found.endpoints)) == (0, 0, [])
+    assert found.kv_usage is None
 
 
 def test_counts_of_a_revision_begin_with_it() -> None:

@@ -43,10 +43,16 @@ class ConsoleView(View):
         except ServiceError as error:
             return self.refused(error)
 
+    @property
+    def is_part(self) -> bool:
+        """Whether htmx asks for what is live on the page, instead of all of it."""
+        return self.request.headers.get("HX-Request") == "true"
+
     def page(self, template: str, context: dict[str, Any] | None = None, status: int = 200) -> HttpResponse:
         """A whole page, or a part of one."""
         shared = {
             "actor": self.actor,
+            "is_part": self.is_part,
             "navigation": navigation.entries(self.actor, self.request.path),
             "may_audit": self.actor.may(Action.READ, AUDIT_ENTRY),
             "may_write": self.actor.may(Action.WRITE, "InferencePool"),

@@ -135,6 +135,20 @@ async def test_a_client_gets_a_snapshot_and_then_the_news(bus: redis.Redis) -> N
 
 
 @pytest.mark.usefixtures("database")
+async def test_a_page_is_told_columns_and_then_each_second(bus: redis.Redis) -> None:
+    publish(bus, "w1", kv_usage=0.25)
+    query = "view=charts&seconds=60&pool=pool"
+    async with opened(query=query, headers=await bearer()) as socket:
+        assert (await socket.receive_output(5))["type"] == "websocket.accept"
+        first = json.loads((await socket.receive_output(5))["text"])
+        assert (first["type"], first["seconds"], len(first["total"]["kvUsage"])) == ("snapshot", 60, 60)
+        assert 0.25 in first["pools"]["pool"]["kvUsage"]
+        then = json.loads((await socket.receive_output(5))["text"])
+        assert (then["type"], then["total"]["requestsPerS"]) == ("delta", 10.0)
+        assert then["pools"]["pool"]["kvUsage"] == 0.25
+
+
+@pytest.mark.usefixtures("database")
 async def test_who_may_not_look_is_told_why(bus: redis.Redis) -> None:
     async with opened() as socket:
         assert await refused(socket) == consumers.UNAUTHENTICATED
@@ -143,6 +157,8 @@ async def test_who_may_not_look_is_told_why(bus: redis.Redis) -> None:
     async with opened(headers=await bearer(Role.WORKER)) as socket:
         assert await refused(socket) == consumers.FORBIDDEN
     async with opened(query="seconds=901", headers=await bearer()) as socket:
+        assert await refused(socket) == consumers.BAD_REQUEST
+    async with opened(query="view=cinema", headers=await bearer()) as socket:
         assert await refused(socket) == consumers.BAD_REQUEST
     with patch.object(consumers, "MAX_CLIENTS", 0):
         async with opened(headers=await bearer()) as socket:
