@@ -4,8 +4,8 @@ Start: configuration -> plugin graph -> endpoints -> listeners. Nothing listens 
 known to be good, and readiness turns true only when the endpoints are known. A mistake in flags,
 configuration or ports ends the start with every mistake said and exit code 2.
 
-Between: the configuration file and the objects are followed (``epp.reload``, ``epp.objects.source``); SIGHUP
-reads files at once.
+Between: the configuration file and the objects are followed (``dataplane.config.reload``,
+``epp.objects.source``); SIGHUP reads files at once.
 
 End: SIGTERM or SIGINT makes readiness false, tells Envoy by GOAWAY, lets running streams finish within
 ``--drain-timeout`` and exits 0. A second signal stops at once.
@@ -28,7 +28,9 @@ import msgspec
 import uvloop
 
 from dataplane.clock import SYSTEM_CLOCK
+from dataplane.config.given import Given
 from dataplane.config.problems import ConfigErrors
+from dataplane.config.reload import STOPPING, Reloader, revision_of
 from dataplane.errors import ConfigError
 from dataplane.extproc.health import HealthService, HealthState
 from dataplane.extproc.http2 import Limits, StreamFactory
@@ -52,8 +54,7 @@ from epp.metrics import EppMetrics
 from epp.objects.snapshot import ObjectHolder
 from epp.objects.source import object_source, own_id
 from epp.options import EppOptions
-from epp.received import Given, kept_configuration
-from epp.reload import STOPPING, Reloader, revision_of
+from epp.received import kept_configuration
 from epp.resilience.guard import Guard
 from epp.telemetry import publisher
 from epp.tracing.setup import Tracing, read_settings
@@ -232,6 +233,7 @@ class Picker:
             self._apply,
             self.current.revision,
             self.metrics.numbers,
+            prefix="pointsman_epp_config_",
             given=given,
             relabel=self._relabel,
         )

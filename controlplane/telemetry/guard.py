@@ -15,8 +15,8 @@ from controlplane.configs.rollout import SPREADING, Outcome
 from controlplane.configs.rollouts import guard_of
 from controlplane.core.users import SYSTEM
 from controlplane.telemetry.feed import read
+from dataplane.config.reload import revision_of
 from dataplane.telemetry.summary import FIELD, STREAM, Summary
-from epp.reload import revision_of
 
 RECENT_S: Final = 5
 MAX_READ: Final = 5000

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from dataplane.config.problems import ConfigErrors
+from dataplane.config.reload import revision_of
 from dataplane.errors import ConfigError, RequestError, did_you_mean
 from dataplane.extproc.exchange import Ending, HttpRequest, HttpResponse
 from dataplane.files import read_regular_file
@@ -46,7 +47,6 @@ from epp.objects.following import ObjectFollower
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
 from epp.plugins.endpoint_file import read_endpoint_file
-from epp.reload import revision_of
 from epp.resilience.guard import Guard
 
 MAX_CONFIG_BYTES: Final = 4 << 20

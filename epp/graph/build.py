@@ -13,6 +13,7 @@ from typing import Final
 
 from dataplane.config.epp import EndpointPickerConfig, PluginRef, parse_epp_config
 from dataplane.config.problems import ConfigErrors, raise_any
+from dataplane.plugin.instances import Instances
 from dataplane.plugin.registry import PluginRegistry
 from epp.graph.data_layer import (
     check_attributes,
@@ -22,7 +23,6 @@ from epp.graph.data_layer import (
     without_unread,
 )
 from epp.graph.data_types import check_types
-from epp.graph.instances import Instances
 from epp.graph.layers import check_layers
 from epp.graph.model import PluginGraph
 from epp.graph.parser_table import ParserTable
@@ -80,7 +80,11 @@ def build_graph(
     registry: PluginRegistry = REGISTRY,
 ) -> PluginGraph:
     """The graph of a configuration. ``ConfigErrors`` with all that is wrong with plugins and references."""
-    instances = Instances(registry, handle, allow_experimental=allow_experimental)
+    instances = Instances(
+        registry,
+        lambda plugins, parameters: replace(handle, plugins=plugins, parameters=parameters),
+        allow_experimental=allow_experimental,
+    )
     instances.create_all(config.plugins)
     parsers = _parsers(config, instances)
     profiles = build_profiles(config, instances)

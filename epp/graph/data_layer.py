@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dataplane.config.epp import DataLayerSpec, DataSourceSpec
 from dataplane.plugin.base import DataKey
-from epp.graph.instances import Instances
+from dataplane.plugin.instances import Instances
 from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.data_layer import (
     DataSource,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dataplane.plugin.base import DataKey
-from epp.graph.instances import AnyPlugin, Instances
+from dataplane.plugin.instances import AnyPlugin, Instances
 from epp.interfaces.data_layer import EndpointExtractor, Extractor
 from epp.interfaces.request_control import Consumer, OptionalConsumer, Provider
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from epp.graph.instances import AnyPlugin, Instances
+from dataplane.plugin.instances import AnyPlugin, Instances
 from epp.interfaces.request_control import (
     Admitter,
     Consumer,

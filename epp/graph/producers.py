@@ -7,8 +7,8 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from dataplane.plugin.base import DataKey
+from dataplane.plugin.instances import AnyPlugin, Instances
 from epp.graph.data_types import is_of_another_type, what_is_made
-from epp.graph.instances import AnyPlugin, Instances
 from epp.interfaces.attributes import DEFAULT_PRODUCERS, ENGINE_METRICS
 from epp.interfaces.data_layer import EndpointExtractor, Extractor
 from epp.interfaces.request_control import Consumer, DataProducer, Provider

@@ -8,7 +8,7 @@ from typing import Final
 
 from dataplane.config.epp import EndpointPickerConfig, ProfilePlugin, SchedulingProfileSpec
 from dataplane.errors import ConfigError
-from epp.graph.instances import Instances
+from dataplane.plugin.instances import Instances
 from epp.interfaces.scheduling import Filter, Picker, ProfileCheck, ProfileHandler, Scorer
 from epp.scheduling.profile import Profile
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dataplane.config.epp import FlowControlSpec
-from epp.graph.instances import Instances
+from dataplane.plugin.instances import Instances
 from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.data_layer import Extractor
 from epp.interfaces.saturation import SaturationDetector

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from dataplane.plugin.instances import Instances
 from epp.graph.data_layer import Sources
-from epp.graph.instances import Instances
 from epp.interfaces.data_layer import DataSource, EndpointDiscovery, Extractor
 from epp.interfaces.request_control import Parser
 from epp.interfaces.scheduling import Filter, Picker, Scorer, StageDecider

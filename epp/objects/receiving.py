@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dataplane.aside import aside
+from dataplane.config.given import read_set
 from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
 from dataplane.xds.client import XdsClient
@@ -29,7 +30,6 @@ from epp.objects.received import read_received
 from epp.objects.schema import POOL_GROUP
 from epp.objects.snapshot import ObjectHolder, PoolObjects
 from epp.objects.source import TakeConfiguration
-from epp.received import read_set
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from dataplane.config.given import Given
 from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
 from epp.objects.documents import Scope
@@ -15,7 +16,6 @@ from epp.objects.files import ObjectFiles
 from epp.objects.following import ObjectFollower
 from epp.objects.snapshot import ObjectHolder
 from epp.options import EppOptions
-from epp.received import Given
 
 TakeConfiguration = Callable[[Given | None], Awaitable[Sequence[ConfigError]]]
 """Runs a configuration, None: that of the flags; or says what is wrong with it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dataplane.config.reload import revision_of
 from dataplane.errors import ConfigError
 from dataplane.extproc.events import Proceed
 from dataplane.extproc.exchange import Ending, HttpRequest
@@ -20,7 +21,6 @@ from epp.interfaces.data_layer import DiscoveredSet
 from epp.options import EppOptions
 from epp.plugins.discovery.file import FileDiscovery
 from epp.plugins.producers.approximate_prefix import ApproximatePrefixProducer
-from epp.reload import revision_of
 from tests.epp.datalayer.model_server import until
 from tests.support.request_path import destination
 
@@ -214,7 +214,7 @@ async def test_a_reload_that_waits_when_the_picker_stops_puts_nothing_in_place(
     await until(loading.is_set)
     await picker.stop()
     gate.set()
-    assert await reload == ["the picker is stopping"]
+    assert await reload == ["the process is stopping"]
     assert picker.current is before
     assert len(picker.table) == 3
 

@@ -20,6 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dataplane.config.reload import revision_of
 from dataplane.errors import ServiceUnavailableError
 from dataplane.extproc.exchange import Ending
 from epp.app import Picker
@@ -28,7 +29,6 @@ from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import Endpoint, EndpointSpec
 from epp.interfaces.scheduling import FiltersDrainedError
 from epp.options import EppOptions
-from epp.reload import revision_of
 from tests.support.request_path import destination, http_request, response
 
 PROMPTS = [f"{name} " * 300 for name in ("north", "south")]

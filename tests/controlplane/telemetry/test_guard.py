@@ -15,8 +15,8 @@ from controlplane.configs.rollout import Canary, Guard, Stage
 from controlplane.configs.rollouts import Wish
 from controlplane.configs.services import PickerConfigService
 from controlplane.telemetry import tasks
+from dataplane.config.reload import revision_of
 from dataplane.telemetry.summary import FIELD, STREAM
-from epp.reload import revision_of
 from tests.support.controlplane import OPERATOR, WORKER, picker_config, subscribe
 from tests.support.telemetry import summary
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dataplane.config.given import Given
 from dataplane.errors import ConfigError
 from dataplane.observability.exposition import MetricSet
 from dataplane.xds.codec import wrapped
@@ -20,7 +21,6 @@ from dataplane.xds.subscriber import Held
 from dataplane.xds.transport import ServerAddress
 from epp.objects.receiving import ObjectReceiver
 from epp.objects.snapshot import ObjectHolder
-from epp.received import Given
 from tests.epp.objects.test_received import document
 
 NOBODY = "127.0.0.1:1"

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from dataplane.config.given import Given
 from dataplane.config.problems import ConfigErrors
+from dataplane.config.reload import Reloader, revision_of
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.observability.exposition import MetricSet
-from epp.received import Given
-from epp.reload import Reloader, revision_of
+
+PREFIX = "pointsman_epp_config_"
 
 
 class Source:
@@ -24,7 +26,12 @@ class Source:
         self.applied: list[bytes] = []
         self.metrics = MetricSet()
         self.reloader = Reloader(
-            lambda: self.text, self.apply, revision_of(text), self.metrics, wall_clock=lambda: 7.0
+            lambda: self.text,
+            self.apply,
+            revision_of(text),
+            self.metrics,
+            prefix=PREFIX,
+            wall_clock=lambda: 7.0,
         )
 
     async def apply(self, text: bytes, revision: str) -> None:
@@ -88,7 +95,7 @@ async def test_a_file_that_cannot_be_read_is_told() -> None:
     def unreadable() -> bytes:
         raise ConfigError("cannot be read (gone)", path="--config-file f")
 
-    reloader = Reloader(unreadable, source.apply, "r", MetricSet())
+    reloader = Reloader(unreadable, source.apply, "r", MetricSet(), prefix=PREFIX)
     assert await reloader.reload() == ["--config-file f: cannot be read (gone)"]
 
 
@@ -103,7 +110,7 @@ async def test_reloads_run_one_after_the_other() -> None:
         running -= 1
 
     texts = iter([b"1", b"2", b"3"])
-    reloader = Reloader(lambda: next(texts), apply, "r", MetricSet())
+    reloader = Reloader(lambda: next(texts), apply, "r", MetricSet(), prefix=PREFIX)
     await asyncio.gather(*(reloader.reload() for _ in range(3)))
     assert (most, reloader.revision) == (1, revision_of(b"3"))
 
@@ -115,7 +122,7 @@ async def test_a_changed_file_is_followed(tmp_path: Path, how: str) -> None:
     (tmp_path / "data").symlink_to(tmp_path / "v1")
     file = tmp_path / "data" / "config" if how == "symlink" else tmp_path / "v1" / "config"
     source = Source()
-    source.reloader = Reloader(file.read_bytes, source.apply, revision_of(b"one"), MetricSet())
+    source.reloader = Reloader(file.read_bytes, source.apply, revision_of(b"one"), MetricSet(), prefix=PREFIX)
     source.reloader.watch(str(file), FileSignature.of(str(file)))
     await asyncio.sleep(0)
     if how == "write":
@@ -143,7 +150,7 @@ async def test_a_file_changed_before_the_watch_began_is_read(tmp_path: Path) -> 
     file.write_bytes(b"one")
     before = FileSignature.of(str(file))
     source = Source()
-    source.reloader = Reloader(file.read_bytes, source.apply, revision_of(b"one"), MetricSet())
+    source.reloader = Reloader(file.read_bytes, source.apply, revision_of(b"one"), MetricSet(), prefix=PREFIX)
     file.write_bytes(b"later")
     source.reloader.watch(str(file), before)
     try:
@@ -160,12 +167,12 @@ async def test_a_stopped_reloader_applies_nothing() -> None:
     source = Source()
     await source.reloader.stop()
     source.text = b"two"
-    assert await source.reloader.reload() == ["the picker is stopping"]
+    assert await source.reloader.reload() == ["the process is stopping"]
     assert source.applied == []
 
 
 def test_the_reference_page_lists_the_metrics() -> None:
-    page = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/metrics.md").read_text()
     described = {metric.name for metric in Source().metrics.describe()}
     assert {name for name in described if f"| `{name}` |" in page} == described
     assert len(described) == 3
@@ -184,7 +191,7 @@ async def test_a_file_written_while_it_is_read_is_read_again_when_it_is_whole(tm
         return text
 
     source = Source()
-    source.reloader = Reloader(read, source.apply, revision_of(b"one"), MetricSet())
+    source.reloader = Reloader(read, source.apply, revision_of(b"one"), MetricSet(), prefix=PREFIX)
     source.reloader.watch(str(file), before)
     try:
         for _ in range(1000):
@@ -206,7 +213,14 @@ async def test_what_a_control_plane_gives_stands_in_the_place_of_the_file_until_
         if text.startswith(b"bad"):
             raise ConfigErrors([ConfigError("wrong", path="a"), ConfigError("worse", path="b")])
 
-    reloader = Reloader(lambda: source.text, apply, revision_of(b"one"), MetricSet(), relabel=labels.append)
+    reloader = Reloader(
+        lambda: source.text,
+        apply,
+        revision_of(b"one"),
+        MetricSet(),
+        prefix=PREFIX,
+        relabel=labels.append,
+    )
     assert list(await reloader.take(Given(b"two", "chat/1@x"))) == []
     source.text = b"three"
     assert (await reloader.reload(), reloader.revision) == ([], "chat/1@x")

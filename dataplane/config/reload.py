@@ -23,11 +23,11 @@ from functools import partial
 from typing import Any, Final
 
 from dataplane.aside import aside
+from dataplane.config.given import Given
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.observability.exposition import MetricSet
-from epp.received import Given
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +35,7 @@ POLL_S: Final = 0.25
 MAX_PROBLEMS: Final = 50
 """Mistakes of a refused text that are kept and logged."""
 
-STOPPING: Final = "the picker is stopping"
-
-PREFIX: Final = "pointsman_epp_config_"
+STOPPING: Final = "the process is stopping"
 
 
 def revision_of(text: bytes) -> str:
@@ -59,11 +57,15 @@ class Reloader:
         revision: str,
         metrics: MetricSet,
         *,
+        prefix: str,
         given: Given | None = None,
         relabel: Callable[[str], None] = lambda _: None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """``given`` is what runs, if a control plane's; ``relabel`` hears that it is called otherwise."""
+        """``given`` is what runs, if a control plane's; ``relabel`` hears that it is called otherwise.
+
+        ``prefix`` begins the names of the metrics.
+        """
         self._read = read
         self._given = given
         self._digest = revision if given is None else revision_of(given.text)
@@ -81,16 +83,16 @@ class Reloader:
         self.refused_revision = ""
         """Of the text that ``problems`` are about; empty when it could not be read."""
         self._outcomes = metrics.counter(
-            PREFIX + "reloads_total", "Reloads of the configuration by outcome.", ("outcome",)
+            prefix + "reloads_total", "Reloads of the configuration by outcome.", ("outcome",)
         )
         metrics.computed(
-            PREFIX + "last_reload_successful",
+            prefix + "last_reload_successful",
             "1 unless the newest text of the configuration was refused.",
             (),
             lambda: [((), 0 if self.problems else 1)],
         )
         metrics.computed(
-            PREFIX + "applied_timestamp_seconds",
+            prefix + "applied_timestamp_seconds",
             "When the running configuration was applied.",
             (),
             lambda: [((), self.applied_at)],

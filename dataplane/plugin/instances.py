@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
 
-from dataplane.config.epp import PluginSpec
+from dataplane.config.epp_sections import PluginSpec
 from dataplane.config.problems import MAX_PROBLEMS
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from dataplane.plugin.params import decode_params
 from dataplane.plugin.registry import PluginRegistry, check_stability
-from epp.interfaces.handle import Handle
 
 log = logging.getLogger(__name__)
 
 AnyPlugin = Any
 """A plugin instance: which interfaces it implements is asked at run time."""
 
+MakeHandle = Callable[[Mapping[str, AnyPlugin], Mapping[str, Any]], Any]
+"""What a plugin is given of its process: from the instances built so far, and its raw parameters."""
+
 
 class Instances:
     """The plugin instances of a graph under construction, with the problems and warnings met so far."""
 
-    def __init__(self, registry: PluginRegistry, handle: Handle, *, allow_experimental: bool) -> None:
+    def __init__(self, registry: PluginRegistry, handle: MakeHandle, *, allow_experimental: bool) -> None:
         self.by_name: dict[str, AnyPlugin] = {}
         self.problems: list[ConfigError] = []
         self.warnings: list[str] = []
@@ -119,9 +120,7 @@ class Instances:
         if len(self.problems) > found or params is None or not self._has_references(params, path):
             self._failed.add(name)
             return None
-        handle = replace(
-            self._handle, plugins=MappingProxyType(self.by_name), parameters=dict(parameters or {})
-        )
+        handle = self._handle(MappingProxyType(self.by_name), dict(parameters or {}))
         try:
             plugin = plugin_class(TypedName(info.type, name), params, handle)
         except ConfigError as error:
