@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PACKAGES = ("dataplane", "epp", "simulator", "controlplane", "cli", "benchmarks")
+PACKAGES = ("dataplane", "epp", "ipp", "simulator", "controlplane", "cli", "benchmarks")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
