@@ -24,7 +24,7 @@ from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpRespon
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor
 from dataplane.headers import DESTINATION_ENDPOINT, LB_NAMESPACE
-from epp.app import GC_THRESHOLDS
+from dataplane.serving import GC_THRESHOLDS
 
 UNCHANGED = Proceed()
 

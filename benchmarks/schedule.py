@@ -28,7 +28,7 @@ from benchmarks.vllm_metrics import BLOCK_SIZE_TOKENS, NUM_GPU_BLOCKS
 from dataplane.clock import SYSTEM_CLOCK
 from dataplane.extproc.exchange import HttpRequest
 from dataplane.headers import REQUEST_ID, Headers
-from epp.app import GC_THRESHOLDS
+from dataplane.serving import GC_THRESHOLDS
 from epp.director import Admitted, Director
 from epp.graph import load_graph
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable

@@ -6,10 +6,11 @@ same table for its help, and hands every word on as it came.
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from cli.arguments import Parser, Subparsers
+from cli.go_flags import Action, add_flags
 from dataplane.errors import ConfigError
 from epp.options import FLAGS, parse_args
 
@@ -25,32 +26,11 @@ Flags and configuration files are those of llm-d's picker."""
 def add_parser(subparsers: Subparsers) -> None:
     """Add the parser of `pointsman epp`."""
     parser = subparsers.add_parser("epp", help="run an Endpoint Picker for one pool", description=DESCRIPTION)
-    for flag in FLAGS:
-        default = f" (default {flag.default})" if flag.default else ""
-        text = argparse.SUPPRESS if flag.removed else f"{flag.help}{default}"
-        parser.add_argument(f"--{flag.name}", metavar=str(flag.kind).upper(), help=text.replace("%", "%%"))
-
     parser.epilog = (
         "'pointsman epp validate FILE...' checks configurations without running anything; "
         "'pointsman epp schema' prints their JSON schema."
     )
-
-    def hand_on(args: Sequence[str] | None, _: object = None) -> tuple[argparse.Namespace, list[str]]:
-        words = list(args or ())
-        if words and words[0] in ACTIONS:
-            own_parser, own_run = ACTIONS[words[0]]
-            return argparse.Namespace(run=own_run, **vars(own_parser().parse_args(words[1:]))), []
-        if any(word in {"-h", "--help"} for word in words):
-            show_help(parser)
-        return argparse.Namespace(run=run, words=words), []
-
-    parser.parse_known_args = hand_on  # type: ignore[method-assign,assignment]  # the words are Go's, see above
-
-
-def show_help(parser: Parser) -> None:
-    """Print the help and end the program."""
-    parser.print_help()
-    raise SystemExit(0)
+    add_flags(parser, FLAGS, ACTIONS, run)
 
 
 def validate_parser() -> Parser:
@@ -126,7 +106,7 @@ def run_schema(args: argparse.Namespace) -> int:
     return 0
 
 
-ACTIONS: Final[Mapping[str, tuple[Callable[[], Parser], Callable[[argparse.Namespace], int]]]] = {
+ACTIONS: Final[Mapping[str, Action]] = {
     "validate": (validate_parser, run_validate),
     "schema": (schema_parser, run_schema),
 }

@@ -17,6 +17,7 @@ from cli.arguments import Parser, suggestion
 SUBCOMMANDS = {
     "up": ("cli.up", "run a whole gateway with a simulated fleet on this machine"),
     "epp": ("cli.epp", "run an Endpoint Picker for one pool"),
+    "ipp": ("cli.ipp", "run a payload processor: guardrails, and which pool serves a body"),
     "explain": ("cli.explain", "show why a request goes where it does"),
     "sim": ("cli.sim", "run simulated model servers"),
     "bench": ("cli.bench", "measure the gateway"),
@@ -32,7 +33,7 @@ SUBCOMMANDS = {
 
 FLAGS = ("--help", "--version")
 
-OWN_PACKAGES = frozenset({"benchmarks", "cli", "controlplane", "dataplane", "epp", "simulator"})
+OWN_PACKAGES = frozenset({"benchmarks", "cli", "controlplane", "dataplane", "epp", "ipp", "simulator"})
 
 USAGE_ERROR = 2
 

@@ -22,25 +22,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from prometheus_client.registry import Collector
 
 from dataplane.errors import did_you_mean
+from dataplane.observability.debug_pages import encoded, index_of, json_page, limit_of, plugin_states
 from dataplane.observability.exposition import MetricSet
 from dataplane.observability.pages import PageServer, text_page
 from dataplane.plugin.base import Plugin
 from dataplane.server_tls import TlsOptions
 from epp.decisions import DecisionQuery
 from epp.diagnostics import MAX_SECONDS, Profiler, stacks
-from epp.interfaces.state import StateDumper
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -128,8 +125,7 @@ class AdminServer(PageServer):
         await super().stop()
 
     async def _index(self, _: web.Request) -> web.StreamResponse:
-        lines = (__doc__ or "").split("\n\n")[1]
-        return text_page("\n".join(line.strip() for line in lines.splitlines()) + "\n")
+        return text_page(index_of(__doc__))
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
         return await _listing(request, self._pages.decisions(_decision_query(request)))
@@ -140,7 +136,7 @@ class AdminServer(PageServer):
         newest = next(found, None)
         if newest is not None:
             return await _listing(request, chain((newest,), found))
-        return _json(
+        return json_page(
             {
                 "error": f"no decision of request {request_id!r} is kept; see --decision-log-size and "
                 "--explain-sampling"
@@ -149,58 +145,30 @@ class AdminServer(PageServer):
         )
 
     async def _endpoints(self, request: web.Request) -> web.StreamResponse:
-        return _json(self._pages.endpoints(_limit(request, default=1000, most=MAX_ENDPOINTS)))
+        return json_page(self._pages.endpoints(limit_of(request, default=1000, most=MAX_ENDPOINTS)))
 
     async def _objects(self, request: web.Request) -> web.StreamResponse:
-        return _json(self._pages.objects(_limit(request, default=1000, most=MAX_OBJECTS)))
+        return json_page(self._pages.objects(limit_of(request, default=1000, most=MAX_OBJECTS)))
 
     async def _config(self, _: web.Request) -> web.StreamResponse:
-        return _json(self._pages.config())
+        return json_page(self._pages.config())
 
     async def _reload(self, _: web.Request) -> web.StreamResponse:
         problems = await self._pages.reload()
-        return _json({"refused": problems}, 400 if problems else 200)
+        return json_page({"refused": problems}, 400 if problems else 200)
 
     async def _stacks(self, _: web.Request) -> web.StreamResponse:
         return text_page(stacks())
 
     async def _profile(self, request: web.Request) -> web.StreamResponse:
-        seconds = _limit(request, default=DEFAULT_PROFILE_S, most=MAX_SECONDS, name="seconds")
+        seconds = limit_of(request, default=DEFAULT_PROFILE_S, most=MAX_SECONDS, name="seconds")
         profile = await self._profiler.profile(seconds)
         if profile is None:
             return text_page("another profile is being made; try again when it is done\n", status=409)
         return text_page(profile)
 
     async def _plugins(self, _: web.Request) -> web.StreamResponse:
-        now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
-        plugins: dict[str, Any] = {}
-        for name, plugin in list(self._pages.plugins().items()):
-            plugins[name] = _state(plugin)
-            await asyncio.sleep(0)
-        return _json({"timestamp": now, "plugins": plugins})
-
-
-def _state(plugin: Plugin) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": plugin.name.name, "type": plugin.name.type}
-    if not isinstance(plugin, StateDumper):
-        return shown | {"message": "keeps no state that it shows"}
-    try:
-        return shown | {"state": plugin.dump_state()}
-    except Exception as error:  # one plugin's defect must not hide the state of the others
-        log.exception("plugin %s cannot show its state", plugin.name)
-        return shown | {"message": f"cannot show its state: {error}"}
-
-
-def _limit(request: web.Request, *, default: int, most: int, name: str = "limit") -> int:
-    """The query's ``limit``, or another number, between 1 and ``most``; 400 when it is no number."""
-    from aiohttp import web
-
-    text = request.query.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise web.HTTPBadRequest(text=f"{name} must be a number from 1 to {most}\n")
-    return max(1, min(int(text), most))
+        return json_page(await plugin_states(self._pages.plugins()))
 
 
 def _decision_query(request: web.Request) -> DecisionQuery:
@@ -216,7 +184,7 @@ def _decision_query(request: web.Request) -> DecisionQuery:
     if traced not in {"true", "false"}:
         raise web.HTTPBadRequest(text="traced must be true or false\n")
     return DecisionQuery(
-        limit=_limit(request, default=20, most=MAX_DECISIONS),
+        limit=limit_of(request, default=20, most=MAX_DECISIONS),
         model=request.query.get("model", ""),
         endpoint=request.query.get("endpoint", ""),
         ending=request.query.get("ending", ""),
@@ -233,30 +201,9 @@ async def _listing(request: web.Request, decisions: Iterable[Any]) -> web.Stream
         await response.prepare(request)
         separator = b'{"decisions": ['
         for decision in decisions:
-            await response.write(separator + _encoded(decision))
+            await response.write(separator + encoded(decision))
             separator = b","
             await asyncio.sleep(0)
         await response.write(b"]}\n" if separator == b"," else separator + b"]}\n")
         await response.write_eof()
     return response
-
-
-def _encoded(data: Any) -> bytes:
-    """Indented JSON. Of text that is no Unicode, such as the name of a file, what is none becomes "?"."""
-    try:
-        raw = msgspec.json.encode(data, enc_hook=_plain)
-    except UnicodeEncodeError:
-        raw = json.dumps(data, default=_plain, ensure_ascii=False).encode("utf-8", "replace")
-    return msgspec.json.format(raw, indent=2)
-
-
-def _json(data: Any, status: int = 200) -> web.StreamResponse:
-    from aiohttp import web
-
-    return web.Response(body=_encoded(data) + b"\n", status=status, content_type="application/json")
-
-
-def _plain(value: Any) -> Any:
-    """Numbers of numpy as numbers, anything else as text: a debug page is better incomplete than absent."""
-    item = getattr(value, "item", None)
-    return item() if callable(item) and getattr(value, "ndim", None) == 0 else str(value)

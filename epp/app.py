@@ -1,47 +1,40 @@
 """The picker process: builds everything, owns everything, and ends it in order.
 
 Start: configuration -> plugin graph -> endpoints -> listeners. Nothing listens before the configuration is
-known to be good, and readiness turns true only when the endpoints are known. A mistake in flags,
-configuration or ports ends the start with every mistake said and exit code 2.
+known to be good, and readiness turns true only when the endpoints are known.
 
 Between: the configuration file and the objects are followed (``dataplane.config.reload``,
 ``epp.objects.source``); SIGHUP reads files at once.
 
-End: SIGTERM or SIGINT makes readiness false, tells Envoy by GOAWAY, lets running streams finish within
-``--drain-timeout`` and exits 0. A second signal stops at once.
+End: readiness becomes false, Envoy is told by GOAWAY, and running streams finish within
+``--drain-timeout``. Signals and exit codes are ``dataplane.serving``'s.
 
 This is the only module that sees engines and plugins together.
 """
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import logging
 import os
 import random
-import signal
-import sys
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import uvloop
 
 from dataplane.clock import SYSTEM_CLOCK
 from dataplane.config.given import Given
-from dataplane.config.problems import ConfigErrors
 from dataplane.config.reload import STOPPING, Reloader, revision_of
 from dataplane.errors import ConfigError
 from dataplane.extproc.health import HealthService, HealthState
-from dataplane.extproc.http2 import Limits, StreamFactory
+from dataplane.extproc.http2 import StreamFactory
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
 from dataplane.extproc.transport_metrics import TransportCollector
-from dataplane.files import FileSignature, read_regular_file
-from dataplane.observability import logs
-from dataplane.server_tls import TlsOptions
+from dataplane.files import FileSignature
+from dataplane.plugin.heir import bequeath
+from dataplane.serving import ext_proc_server, metrics_tls, read_config, run_process
 from epp.admin import AdminPages, AdminServer
-from epp.assembly import Assembler, Assembly, bequeath, close_plugins
+from epp.assembly import Assembler, Assembly, close_plugins
 from epp.datalayer.report import describe_endpoints
 from epp.decisions import DecisionLog
 from epp.explain.policy import ExplainPolicy
@@ -65,74 +58,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EXIT_USAGE: Final = 2
-MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
-
-GC_THRESHOLDS: Final = (50_000, 20, 100)
-"""Requests leave no reference cycles behind, so the cyclic collector finds little and runs seldom."""
-
 ENDPOINTS_KNOWN: Final = "endpoints"
 """Readiness condition: discovery has reported for the first time."""
 
 
 def run(options: EppOptions) -> int:
     """Run a picker until a signal ends it. Returns the process's exit code."""
-    logs.configure(options.log_level, json=options.log_json)
-    try:
-        return uvloop.run(_serve(options))
-    except ConfigErrors as errors:
-        source = options.config_file or "--config-text"
-        for error in errors.errors:
-            sys.stderr.write(f"pointsman epp: {source}: {error}\n")
-    except ConfigError as error:
-        sys.stderr.write(f"pointsman epp: {error}\n")
-    return EXIT_USAGE
-
-
-async def _serve(options: EppOptions) -> int:
-    picker = Picker(options)
-    stop, again = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: (again if stop.is_set() else stop).set())
-    if not await _start_unless(stop, picker):
-        return 0
-    reloads: set[asyncio.Task[list[str]]] = set()
-
-    def reload() -> None:
-        task = loop.create_task(picker.reload())
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
-    loop.add_signal_handler(signal.SIGHUP, reload)
-    try:
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        await stop.wait()
-        log.info("draining: running streams have %g s; a second signal stops at once", options.drain_timeout)
-        drain = asyncio.create_task(picker.drain())
-        cut = asyncio.create_task(again.wait())
-        await asyncio.wait((drain, cut), return_when=asyncio.FIRST_COMPLETED)
-        for task in (drain, cut):
-            task.cancel()
-        await asyncio.gather(drain, cut, return_exceptions=True)
-    finally:
-        await picker.stop()
-    return 0
-
-
-async def _start_unless(stop: asyncio.Event, picker: Picker) -> bool:
-    """Start; False when a signal ends it first, as it must when the endpoints file hangs."""
-    starting, stopping = asyncio.create_task(picker.start()), asyncio.create_task(stop.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if starting.done():
-        await starting
-        return True
-    starting.cancel()
-    await asyncio.gather(starting, return_exceptions=True)
-    return False
+    return run_process("epp", options, lambda: Picker(options))
 
 
 class Picker:
@@ -192,7 +124,7 @@ class Picker:
         )
         self.telemetry = self._publisher()
         self.admin = AdminServer(
-            options.metrics_host, options.metrics_port, self._pages(), tls=_metrics_tls(options)
+            options.metrics_host, options.metrics_port, self._pages(), tls=metrics_tls(options)
         )
 
     def _processor(self) -> ExternalProcessor:
@@ -258,7 +190,7 @@ class Picker:
         found = None if new.discovery is old.discovery else await new.discovery.read()
         if self.reloader.stopped:
             raise ConfigError(STOPPING)
-        bequeath(old.graph, graph)
+        bequeath(old.graph.instances, graph.instances)
         self.guard.configure(graph.config.resilience)
         self.table.attributes.retain(graph.endpoint_attributes)
         self.assembler.connect(new)
@@ -283,27 +215,7 @@ class Picker:
         services: dict[bytes, StreamFactory] = {PROCESS_METHOD: self.processor}
         if options.health_checking:
             services |= HealthService(self.health).services()
-        tls = TlsOptions(
-            cert_path=options.cert_path,
-            reload=options.enable_cert_reload,
-            min_version=options.tls_min_version,
-            cipher_suites=options.tls_cipher_suites,
-        )
-        limits = Limits()
-        if options.grpc_max_recv_msg_size is not None:
-            limits = Limits(max_message_size=options.grpc_max_recv_msg_size)
-        return ExtProcServer(
-            ServerOptions(
-                host=options.host,
-                port=None if options.grpc_socket else options.grpc_port,
-                unix_path=options.grpc_socket,
-                unix_flag="--grpc-socket",
-                tls=tls if options.secure_serving and not options.grpc_socket else None,
-                limits=limits,
-            ),
-            services,
-            health=self.health,
-        )
+        return ext_proc_server(options, services, self.health)
 
     def _pages(self) -> AdminPages:
         return AdminPages(
@@ -402,28 +314,3 @@ class Picker:
                 await each.stop()
         if self.tracing is not None:
             await self.tracing.stop()
-
-
-def _metrics_tls(options: EppOptions) -> TlsOptions | None:
-    """How the metrics port speaks TLS; None = it does not."""
-    if not options.metrics_cert_dir:
-        return None
-    return TlsOptions(
-        cert_path=options.metrics_cert_dir,
-        reload=True,
-        min_version=options.tls_min_version,
-        cipher_suites=options.tls_cipher_suites,
-        alpn=("http/1.1",),
-        client_ca_file=options.metrics_client_ca_file,
-        path_flag="--metrics-cert-dir",
-        client_ca_flag="--metrics-client-ca-file",
-    )
-
-
-def read_config(options: EppOptions) -> bytes:
-    """The configuration's text; empty for the built-in default. ``ConfigError`` names the flag."""
-    if not options.config_file:
-        return options.config_text.encode("utf-8", "surrogateescape")
-    return read_regular_file(
-        options.config_file, MAX_CONFIG_BYTES, path=f"--config-file {options.config_file}"
-    )

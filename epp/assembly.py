@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from dataplane.config.epp import EndpointPickerConfig
 from dataplane.errors import ConfigError
@@ -34,15 +34,6 @@ from epp.plugins.file_endpoints import EndpointsInFileParams
 from epp.resilience.guard import Guard
 
 log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Heir(Protocol):
-    """A plugin that can take over what its predecessor of the same type and name has learnt."""
-
-    def inherit(self, predecessor: Any) -> None:
-        """Take what still holds under the own parameters. Must leave the predecessor usable."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +147,6 @@ class Assembler:
                 path="dataLayer.discovery",
             )
         return graph.discovery
-
-
-def bequeath(old: PluginGraph, new: PluginGraph) -> None:
-    """Let each new plugin take over from its predecessor of the same type and name."""
-    for name, plugin in new.instances.items():
-        predecessor = old.instances.get(name)
-        if predecessor is None or predecessor is plugin:
-            continue
-        if predecessor.name == plugin.name and isinstance(plugin, Heir):
-            try:
-                plugin.inherit(predecessor)
-            except Exception:  # what was learnt is a help, not a condition: the plugin starts afresh
-                log.exception("plugin %s could not take over from its predecessor", plugin.name)
 
 
 async def close_plugins(graph: PluginGraph) -> None:

@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from dataplane.plugin.base import DataKey, PluginParams, TypedName
+from dataplane.plugin.state import MAX_DUMPED, listing
 from epp.interfaces.attributes import (
     ENGINE_METRICS,
     PREFIX_MATCH,
@@ -36,7 +37,6 @@ from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest, ResponseSummary, Usage
 from epp.interfaces.scheduling import SchedulingResult
-from epp.interfaces.state import MAX_DUMPED, listing
 from epp.kvcache.approximate_index import ApproximateIndex, Touch
 from epp.kvcache.block_hash import BYTES_PER_TOKEN, block_keys, chain_seed
 

@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Final
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.plugin.base import PluginParams, TypedName
+from dataplane.plugin.state import listing
 from dataplane.resolver import Resolver
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.handle import Handle
-from epp.interfaces.state import listing
 from epp.plugins.endpoint_file import EndpointFile, read_endpoint_file
 
 _FOREVER_EMPTY: Final = (

@@ -26,13 +26,13 @@ from dataplane.errors import ConfigError
 from dataplane.headers import SESSION_ID as SESSION_ID_HEADER
 from dataplane.headers import SESSION_TOKEN
 from dataplane.plugin.base import DataKey, PluginParams, TypedName
+from dataplane.plugin.state import listing
 from epp.interfaces.attributes import DEFAULT_PRODUCERS
 from epp.interfaces.endpoint import Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.request_control import ResponseHead
 from epp.interfaces.scheduling import SchedulingResult
-from epp.interfaces.state import listing
 from epp.plugins.session_ids import bounded, from_header
 
 MAX_SESSIONS: Final = 100_000

@@ -24,11 +24,11 @@ import msgspec
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.observability.series import Series, SeriesSpec
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
+from dataplane.plugin.state import listing
 from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.data_layer import Measurements
 from epp.interfaces.endpoint import Endpoint
 from epp.interfaces.handle import Handle
-from epp.interfaces.state import listing
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ import msgspec
 
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
+from dataplane.plugin.state import highest, listing
 from epp.interfaces.attributes import (
     INFLIGHT_LOAD,
     PREFIX_MATCH,
@@ -31,7 +32,6 @@ from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.scheduling import SchedulingResult
-from epp.interfaces.state import highest, listing
 
 MAX_EXPECTED_TOKENS: Final = 1 << 31
 """Output expected of one request at most; the ledger's sums stay exact for four million of such."""

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
+from dataplane.plugin.state import listing
 from epp.interfaces.attributes import ENCODER_MATCH, EncoderMatch, produced_by
 from epp.interfaces.endpoint import Candidates, Endpoint, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.interfaces.numbers import Histogram
 from epp.interfaces.request import InferenceRequest, MediaKind, Medium, ResponseSummary
 from epp.interfaces.scheduling import SchedulingResult
-from epp.interfaces.state import listing
 from epp.plugins.media_tokens import EstimateParams
 
 QUERIES: Final = "encoder_cache_queries_total"

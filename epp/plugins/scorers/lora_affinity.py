@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
+from dataplane.plugin.state import MAX_DUMPED, listing
 from epp.interfaces.attributes import ENGINE_METRICS
 from epp.interfaces.endpoint import Candidates, EndpointTable, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ScorerCategory
-from epp.interfaces.state import MAX_DUMPED, listing
 
 RUNNING_SCORE: Final = 1.0
 ROOM_SCORE: Final = 0.8

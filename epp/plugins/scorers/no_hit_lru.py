@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
+from dataplane.plugin.state import listing
 from epp.interfaces.attributes import PREFIX_MATCH, produced_by
 from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import SchedulingResult, ScorerCategory
-from epp.interfaces.state import listing
 
 WARM_SCORE: Final = 0.5
 PREFILL_PROFILE: Final = "prefill"

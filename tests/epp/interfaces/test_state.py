@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.interfaces.state import MAX_DUMPED, StateDumper, highest, listing
+from dataplane.plugin.state import MAX_DUMPED, StateDumper, highest, listing
 
 
 class Dumping:

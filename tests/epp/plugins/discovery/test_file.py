@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import TypedName
+from dataplane.plugin.state import MAX_DUMPED
 from epp.interfaces.data_layer import DiscoveredSet, EndpointDiscovery
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
-from epp.interfaces.state import MAX_DUMPED
 from epp.plugins.discovery.file import FileDiscovery
 from epp.plugins.endpoint_fields import MAX_LABELS, MAX_NAME
 from epp.plugins.endpoint_file import MAX_FILE_BYTES, EndpointFile, read_endpoint_file

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
+from dataplane.plugin.state import MAX_DUMPED
 from epp.interfaces.attributes import (
     INFLIGHT_LOAD,
     PREFIX_MATCH,
@@ -18,7 +19,6 @@ from epp.interfaces.attributes import (
 )
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest, ResponseSummary
-from epp.interfaces.state import MAX_DUMPED
 from epp.plugins.producers.inflight_load import MAX_EXPECTED_TOKENS, InflightLoadProducer
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table, prefilled
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from dataplane.config.problems import ConfigErrors
+from dataplane.plugin.state import MAX_DUMPED
 from epp.interfaces.attributes import PREFIX_MATCH, PrefixMatch
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.request import InferenceRequest
 from epp.interfaces.scheduling import ProfileResult, SchedulingResult
-from epp.interfaces.state import MAX_DUMPED
 from epp.plugins.scorers.no_hit_lru import NoHitLruScorer
 from tests.support.pool import add_endpoint, chosen, make_plugin, make_request, make_table
 

@@ -10,7 +10,7 @@ from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ServiceUnavailableError
 from dataplane.headers import Headers
 from dataplane.plugin.base import Stability
-from epp.assembly import bequeath
+from dataplane.plugin.heir import bequeath
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.request import InferenceRequest
 from epp.plugins.screeners.disaggregated_set_rollout import NO_MATCH, SHARE, RolloutScreener
@@ -232,7 +232,7 @@ def test_the_numbers_are_exposed_and_survive_a_reload():
     with pytest.raises(ServiceUnavailableError):
         rig.ask(("x-revision", "c"))
     successor = graph_of(plugins(), rig.table)
-    bequeath(rig.graph, successor)
+    bequeath(rig.graph.instances, successor.instances)
     rig.metrics.plugins.watch(successor.instances.values())
     exposed = "".join(rig.metrics.numbers.expose())
     labels = 'plugin_name="disaggregatedset-rollout-screener",plugin_type="disaggregatedset-rollout-screener"'

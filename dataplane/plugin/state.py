@@ -11,8 +11,7 @@ from itertools import islice
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
-
-from epp.interfaces.endpoint import Floats, Slots
+import numpy.typing as npt
 
 MAX_DUMPED: Final = 100
 """Entries of one list that a dump shows."""
@@ -40,7 +39,7 @@ def listing(name: str, items: Iterable[Any], total: int) -> dict[str, Any]:
     }
 
 
-def highest(values: Floats, among: Slots) -> list[int]:
+def highest(values: npt.NDArray[np.float64], among: npt.NDArray[np.intp]) -> list[int]:
     """The slots among these with the highest positive values, highest first, as many as a dump shows."""
     busy = among[values[among] > 0]
     if busy.size > MAX_DUMPED:

@@ -1,0 +1,162 @@
+"""The payload processor's process: builds everything, owns everything, and ends it in order.
+
+Start: configuration -> pipeline -> listeners. Nothing listens before the configuration is known to be good.
+Between: the configuration is followed, and a new one takes the place of the running one between two requests;
+exchanges under way keep the pipeline they began with. Signals and exit codes are ``dataplane.serving``'s.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from importlib.metadata import version
+from typing import Final
+
+import msgspec
+
+from dataplane.clock import SYSTEM_CLOCK
+from dataplane.config.reload import STOPPING, Reloader, revision_of
+from dataplane.errors import ConfigError
+from dataplane.extproc.health import HealthService, HealthState
+from dataplane.extproc.http2 import StreamFactory
+from dataplane.extproc.server import ExtProcServer, ServerOptions
+from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
+from dataplane.extproc.transport_metrics import TransportCollector
+from dataplane.files import FileSignature
+from dataplane.plugin.heir import bequeath
+from dataplane.serving import ext_proc_server, metrics_tls, read_config, run_process
+from ipp.admin import AdminPages, AdminServer
+from ipp.handler import ProcessorHandler
+from ipp.interfaces.handle import Handle
+from ipp.metrics import IppMetrics
+from ipp.options import IppOptions
+from ipp.pipeline import Pipeline, load_pipeline
+from ipp.registry import plugin_registry
+
+log = logging.getLogger(__name__)
+
+STARTED: Final = "configuration"
+"""Readiness condition: what the configuration needs has begun."""
+
+
+def run(options: IppOptions) -> int:
+    """Run a payload processor until a signal ends it. Returns the process's exit code."""
+    return run_process("ipp", options, lambda: Processor(options))
+
+
+class Processor:
+    """One payload processor with all its parts. Two can live in one process: nothing is global."""
+
+    def __init__(self, options: IppOptions) -> None:
+        self.options = options
+        self.registry, self.packages = plugin_registry(external=options.external_plugins)
+        self.metrics = IppMetrics(version("pointsman"))
+        self.handle = Handle(self.metrics, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, no secret
+        self.health = HealthState((STARTED,))
+        self._config_seen = FileSignature.of(options.config_file)
+        """The configuration file before it was read: a change while the process starts is seen later."""
+        text = read_config(options)
+        self.pipeline = self._load(text)
+        self.handler = ProcessorHandler(self.pipeline, self.metrics)
+        self.reloader = Reloader(
+            lambda: read_config(options),
+            self._apply,
+            revision_of(text),
+            self.metrics.numbers,
+            prefix="pointsman_ipp_config_",
+        )
+        self.processor = ExternalProcessor(
+            self.handler.open,
+            ProcessorLimits(
+                max_body_bytes=options.max_request_body, request_timeout_s=options.request_timeout
+            ),
+            on_rejection=self.metrics.rejected,
+        )
+        services: dict[bytes, StreamFactory] = {PROCESS_METHOD: self.processor}
+        if options.health_checking:
+            services |= HealthService(self.health).services()
+        self.server = ext_proc_server(options, services, self.health)
+        self.health_server = ExtProcServer(
+            ServerOptions(host=options.host, port=options.grpc_health_port, port_flag="--grpc-health-port"),
+            HealthService(self.health).services(),
+        )
+        self.admin = AdminServer(
+            options.metrics_host, options.metrics_port, self._pages(), tls=metrics_tls(options)
+        )
+
+    def _load(self, text: bytes) -> Pipeline:
+        return load_pipeline(
+            text, self.handle, self.registry, allow_experimental=self.options.allow_experimental_plugins
+        )
+
+    async def _apply(self, text: bytes, revision: str) -> None:
+        """Put a configuration in the place of the running one. ``ConfigError``: nothing has changed."""
+        new, old = self._load(text), self.pipeline
+        await new.start()
+        if self.reloader.stopped:
+            await new.close()
+            raise ConfigError(STOPPING)
+        bequeath(old.instances, new.instances)
+        self.pipeline = self.handler.pipeline = new
+        for warning in new.warnings:
+            log.warning("%s", warning)
+        await old.close()
+
+    def _pages(self) -> AdminPages:
+        return AdminPages(
+            metrics=[self.metrics.numbers],
+            collectors=[TransportCollector(self.server.metrics)],
+            plugins=lambda: self.pipeline.instances,
+            config=lambda: {
+                "reload": self.reloader.describe(),
+                "config": msgspec.to_builtins(self.pipeline.config),
+                "plugins": {name: plugin.name.type for name, plugin in self.pipeline.instances.items()},
+                "buffersRequests": self.pipeline.needs_request_body,
+                "installedPlugins": self.packages,
+                "warnings": list(self.pipeline.warnings),
+                "flags": self.options.shown(),
+            },
+            reload=self.reload,
+            not_ready=lambda: ", ".join(self.health.unmet()),
+        )
+
+    async def start(self) -> None:
+        """Bring everything up; on failure nothing stays up. ``ConfigError`` for what an operator can mend."""
+        for warning in (*self.options.warnings, *self.pipeline.warnings):
+            log.warning("%s", warning)
+        for plugin_type, package in self.packages.items():
+            log.info("plugin %s comes from the installed package %s", plugin_type, package)
+        try:
+            await self.pipeline.start()
+            await self.admin.start()
+            await self.health_server.start()
+            await self.server.start()
+        except BaseException:
+            await self.stop()
+            raise
+        if self.options.config_file and self.options.watch_config:
+            self.reloader.watch(self.options.config_file, self._config_seen)
+        self.health.set(STARTED, holds=True)
+        log.info(
+            "serving %s: ext_proc on %s, health on port %d, metrics on port %d",
+            self.options.name,
+            self.options.grpc_socket or f"port {self.server.port}",
+            self.health_server.port,
+            self.admin.port,
+        )
+
+    async def reload(self) -> list[str]:
+        """Read the configuration; what is wrong with it."""
+        return await self.reloader.reload()
+
+    async def drain(self) -> None:
+        """Refuse new work, let running streams finish within the drain timeout."""
+        await self.server.drain(self.options.drain_timeout)
+
+    async def stop(self) -> None:
+        """End every part. Safe in any state."""
+        await self.reloader.stop()
+        await self.server.stop()
+        await self.health_server.stop()
+        await self.admin.stop()
+        await self.pipeline.close()

@@ -1,0 +1,164 @@
+"""One request and its response as plugins see them: headers with pending changes, and the body's members.
+
+Changes are collected and travel in one answer. A body nobody changes keeps its bytes; one of which single
+members change keeps all others as the client wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dataplane.errors import BadRequestError, RequestError
+from dataplane.extproc.events import Metadata
+from dataplane.extproc.exchange import HttpRequest, HttpResponse
+from dataplane.headers import CONTENT_ENCODING, FAIRNESS_ID, Headers
+from dataplane.payload.json_member import set_member
+
+NOT_JSON: Final = ("multipart/", "audio/", "image/", "video/", "application/octet-stream")
+"""Content types of uploads, which have no members. Anything else is read as JSON: clients mislabel a lot."""
+
+_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Message:
+    """Headers of one direction, with what is to be changed in them."""
+
+    __slots__ = ("headers", "removed_headers", "set_headers")
+
+    def __init__(self, headers: Headers) -> None:
+        self.headers = headers
+        self.set_headers: dict[str, str] = {}
+        self.removed_headers: set[str] = set()
+
+    def header(self, name: str) -> str:
+        """The value as it will be sent on; empty when there will be none. Names are lower case."""
+        found = self.set_headers.get(name)
+        if found is not None:
+            return found
+        return "" if name in self.removed_headers else self.headers.get(name)
+
+    def set_header(self, name: str, value: str) -> None:
+        """Have the header sent on with this value, in the place of all it has."""
+        self.removed_headers.discard(name)
+        self.set_headers[name] = value
+
+    def remove_header(self, name: str) -> None:
+        """Have the header not sent on."""
+        self.set_headers.pop(name, None)
+        if name in self.headers:
+            self.removed_headers.add(name)
+
+    def encoded(self) -> list[tuple[str, bytes]]:
+        """The headers to set, as bytes."""
+        return [(name, value.encode("utf-8", "surrogateescape")) for name, value in self.set_headers.items()]
+
+
+class RequestMessage(Message):
+    """A request. ``state`` is shared by its plugins, under keys of their own."""
+
+    __slots__ = ("_members", "body", "is_body_changed", "metadata", "profile", "state")
+
+    def __init__(self, request: HttpRequest) -> None:
+        super().__init__(request.headers)
+        self.body = request.body or b""
+        """The body as it will be sent on."""
+        self.is_body_changed = False
+        self.metadata: Metadata | None = request.metadata
+        self.profile = ""
+        """Name of the profile that was picked."""
+        self.state: dict[Any, Any] = {}
+        self._members: Mapping[str, msgspec.Raw] | None = None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the body is to be read as JSON: it is none of the types that uploads have."""
+        return not self.headers.get("content-type").lower().lstrip().startswith(NOT_JSON)
+
+    @property
+    def members(self) -> Mapping[str, msgspec.Raw]:
+        """The members of the body's object, undecoded; of repeated ones the last. Empty for uploads.
+
+        ``BadRequestError`` when the body is no JSON object.
+        """
+        if self._members is None:
+            self._members = _members(self) if self.is_json else {}
+        return self._members
+
+    def member(self, name: str) -> Any:
+        """A member's value; None when it is absent or null."""
+        raw = self.members.get(name)
+        return None if raw is None else msgspec.json.decode(raw)
+
+    @property
+    def model(self) -> str:
+        """The body's ``model``; empty when there is none. A number is its digits."""
+        raw = self.members.get("model")
+        return "" if raw is None else text_of(raw)
+
+    @property
+    def tenant(self) -> str:
+        """Who asks, as the edge before us has authenticated; empty when nobody says."""
+        return self.headers.control(FAIRNESS_ID)
+
+    def set_member(self, name: str, value: str) -> None:
+        """Set a member of the body to a string and leave every other byte as it is."""
+        raw = self.members.get(name)
+        is_string = raw is not None and bytes(raw).startswith(b'"')
+        try:
+            self.replace_body(set_member(self.body, name, value, is_string=is_string))
+        except ValueError as error:
+            raise unreadable(str(error)) from None
+
+    def replace_body(self, body: bytes) -> None:
+        """Send another body on."""
+        if body is not self.body:
+            self.body, self.is_body_changed, self._members = body, True, None
+
+
+class ResponseMessage(Message):
+    """The head of a response; its body passes through transforms."""
+
+    __slots__ = ("end_of_stream", "status")
+
+    def __init__(self, response: HttpResponse) -> None:
+        super().__init__(response.headers)
+        self.status = response.status
+        self.end_of_stream = response.end_of_stream
+
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether the body is server-sent events."""
+        return b"text/event-stream" in (self.headers.raw("content-type") or b"").lower()
+
+
+def text_of(raw: msgspec.Raw) -> str:
+    """A JSON value of any type as header text: strings without quotes, the rest as it was written."""
+    value = bytes(raw).strip()
+    if value == b"null":
+        return ""
+    if not value.startswith(b'"'):
+        return value.decode("utf-8", "surrogateescape")
+    try:
+        return msgspec.json.decode(value, type=str)
+    except msgspec.DecodeError as error:
+        raise unreadable(str(error)) from None
+
+
+def unreadable(why: str) -> RequestError:
+    """400 in the words of the field."""
+    return BadRequestError(f"inference error: BadRequest - failed to parse request body: {why}")
+
+
+def _members(request: RequestMessage) -> Mapping[str, msgspec.Raw]:
+    encoding = request.headers.get(CONTENT_ENCODING).lower()
+    if encoding not in {"", "identity"}:
+        raise unreadable(f"it is encoded as {encoding[:40]}; send it plain")
+    try:
+        return _DECODER.decode(request.body)
+    except RecursionError:
+        raise unreadable("it is nested too deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise unreadable(str(error)) from None

@@ -1,0 +1,239 @@
+"""What one configuration comes to: plugin instances in the order in which a request meets them.
+
+Built aside and completely, or not at all: every mistake is collected, with its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from dataplane.config.document import read_document
+from dataplane.config.epp_sections import PluginRef
+from dataplane.config.ipp import API_VERSION, KIND, PayloadProcessorConfig, ProcessorEntry, read_ipp_config
+from dataplane.config.problems import raise_any
+from dataplane.errors import ConfigError
+from dataplane.observability.numbers import Histogram
+from dataplane.plugin.instances import AnyPlugin, Instances
+from dataplane.plugin.registry import PluginRegistry
+from ipp.interfaces.handle import Handle
+from ipp.interfaces.plugins import (
+    ExchangeObserver,
+    HeaderOwner,
+    ProfilePicker,
+    RequestProcessor,
+    ResponseProcessor,
+    Running,
+)
+from ipp.metrics import IppMetrics
+
+SINGLE: Final = "single-profile-picker"
+ENVELOPE: Final = ("apiVersion", "kind", "metadata")
+
+DEFAULT_CONFIG: Final = b"""
+apiVersion: llm-d.ai/v1alpha1
+kind: PayloadProcessorConfig
+plugins:
+- type: body-field-to-header
+  parameters: {fieldName: model, headerName: X-Gateway-Model-Name}
+- type: base-model-to-header
+profiles:
+- name: default
+  plugins:
+    request:
+    - pluginRef: body-field-to-header
+    - pluginRef: base-model-to-header
+"""
+"""What runs when nothing is configured, as in llm-d's processor."""
+
+
+class RequestStep(NamedTuple):
+    """One plugin on the way in."""
+
+    plugin: RequestProcessor
+    duration: Histogram
+    observer: ExchangeObserver | None
+
+
+class ResponseStep(NamedTuple):
+    """One plugin on the way out."""
+
+    plugin: ResponseProcessor
+    duration: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One way to process a request and its answer."""
+
+    name: str
+    request: tuple[RequestStep, ...]
+    response: tuple[ResponseStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A configuration, ready to run."""
+
+    config: PayloadProcessorConfig
+    instances: Mapping[str, AnyPlugin]
+    before: tuple[RequestStep, ...]
+    picker: ProfilePicker
+    profiles: Mapping[str, Profile]
+    after: tuple[ResponseStep, ...]
+    needs_request_body: bool
+    owned_headers: frozenset[str]
+    """Taken away from every request before plugins run: they say where it goes, which no client may."""
+    warnings: Sequence[str]
+
+    async def start(self) -> None:
+        """Begin what plugins do beside requests. ``ConfigError``: none of them runs."""
+        begun: list[Running] = []
+        try:
+            for plugin in self.instances.values():
+                if isinstance(plugin, Running):
+                    begun.append(plugin)
+                    await plugin.start()
+        except BaseException:
+            for plugin in reversed(begun):
+                await plugin.close()
+            raise
+
+    async def close(self) -> None:
+        """End it."""
+        for plugin in self.instances.values():
+            if isinstance(plugin, Running):
+                await plugin.close()
+
+
+def load_pipeline(
+    text: bytes, handle: Handle, registry: PluginRegistry, *, allow_experimental: bool = False
+) -> Pipeline:
+    """The pipeline of a configuration's text, empty = the default. ``ConfigErrors`` with all mistakes."""
+    problems: list[ConfigError] = []
+    raw = read_document(text or DEFAULT_CONFIG, problems)
+    raise_any(problems)
+    if not isinstance(raw, dict):
+        raise ConfigError("a PayloadProcessorConfig is a mapping of sections")
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if raw.get(key) != wanted:
+            said = f"must be {wanted}, is {raw[key]!r:.60}" if key in raw else f"is missing; write {wanted}"
+            problems.append(ConfigError(said, path=key))
+    sections = {key: value for key, value in raw.items() if key not in ENVELOPE}
+    config = read_ipp_config(sections, problems)
+    if config is None:
+        raise_any(problems)
+        raise AssertionError("a configuration that is none has problems")
+    return _Builder(config, handle, registry, problems, allow_experimental=allow_experimental).build()
+
+
+class _Builder:
+    """Creates the instances and puts them in their places."""
+
+    def __init__(
+        self,
+        config: PayloadProcessorConfig,
+        handle: Handle,
+        registry: PluginRegistry,
+        problems: list[ConfigError],
+        *,
+        allow_experimental: bool,
+    ) -> None:
+        self._config = config
+        self._metrics: IppMetrics = handle.metrics
+        self._instances = Instances(
+            registry,
+            lambda plugins, parameters: replace(handle, plugins=plugins, parameters=parameters),
+            allow_experimental=allow_experimental,
+        )
+        self._instances.problems = problems
+        self._used: set[str] = set()
+
+    def build(self) -> Pipeline:
+        config, instances = self._config, self._instances
+        instances.create_all(config.plugins)
+        before = self._request_steps("preProcessing.plugins", config.pre_processing.plugins)
+        profiles = {
+            profile.name: Profile(
+                profile.name,
+                self._request_steps(f"profiles[{index}].plugins.request", profile.plugins.request),
+                self._response_steps(f"profiles[{index}].plugins.response", profile.plugins.response),
+            )
+            for index, profile in enumerate(config.profiles)
+        }
+        picker = self._picker(profiles)
+        after = self._response_steps("postProcessing.plugins", config.post_processing.plugins)
+        raise_any(instances.problems)
+        assert picker is not None  # noqa: S101 - a picker that is none has problems
+        steps = [*before, *(step for profile in profiles.values() for step in profile.request)]
+        return Pipeline(
+            config=config,
+            instances=MappingProxyType(instances.by_name),
+            before=before,
+            picker=picker,
+            profiles=MappingProxyType(profiles),
+            after=after,
+            needs_request_body=picker.needs_request_body
+            or any(step.plugin.needs_request_body for step in steps),
+            owned_headers=frozenset(
+                name.lower() for plugin in instances.of(HeaderOwner) for name in plugin.owned_headers()
+            ),
+            warnings=(*instances.warnings, *self._unused()),
+        )
+
+    def _picker(self, profiles: Mapping[str, Profile]) -> Any:
+        """The picker; None after noting why there is none."""
+        ref = self._config.profile_picker
+        if ref is None:
+            found: Any = self._instances.first_of(SINGLE)
+        else:
+            found = self._find("profilePicker.pluginRef", ref.plugin_ref, ProfilePicker, "picks no profiles")
+        if found is not None:
+            self._used.add(found.name.name)
+            for name, path in found.named_profiles():
+                if name not in profiles:
+                    there = ", ".join(sorted(profiles))
+                    self._instances.problem(f"there is no profile '{name}'; there are {there}", path)
+        return found
+
+    def _request_steps(
+        self, path: str, entries: Sequence[PluginRef | ProcessorEntry]
+    ) -> tuple[RequestStep, ...]:
+        steps = []
+        for index, entry in enumerate(entries):
+            at = f"{path}[{index}].pluginRef"
+            plugin = self._find(at, entry.plugin_ref, RequestProcessor, "processes no requests")
+            if plugin is not None:
+                observer = plugin if isinstance(plugin, ExchangeObserver) else None
+                steps.append(RequestStep(plugin, self._metrics.plugin("request", plugin.name), observer))
+        return tuple(steps)
+
+    def _response_steps(
+        self, path: str, entries: Sequence[PluginRef | ProcessorEntry]
+    ) -> tuple[ResponseStep, ...]:
+        steps = []
+        for index, entry in enumerate(entries):
+            at = f"{path}[{index}].pluginRef"
+            plugin = self._find(at, entry.plugin_ref, ResponseProcessor, "processes no responses")
+            if plugin is not None:
+                steps.append(ResponseStep(plugin, self._metrics.plugin("response", plugin.name)))
+        return tuple(steps)
+
+    def _find(self, path: str, name: str, role: Any, lacking: str) -> Any:
+        """The instance of a reference that can play its role; None after noting why there is none."""
+        plugin = self._instances.lookup(name, path)
+        if plugin is None:
+            return None
+        self._used.add(name)
+        if not isinstance(plugin, role):
+            self._instances.problem(f"plugin '{name}' (type: {plugin.name.type}) {lacking}", path)
+            return None
+        return plugin
+
+    def _unused(self) -> list[str]:
+        layer = self._config.datalayer
+        used = self._used | self._instances.referenced
+        used |= {ref.plugin_ref for ref in (*layer.collectors, *layer.extractors, *layer.datasources)}
+        return [f"plugin '{name}' is used nowhere" for name in self._instances.by_name if name not in used]

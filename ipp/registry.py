@@ -1,0 +1,35 @@
+"""Which plugin types a payload processor knows: the built-in ones, and those of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from dataplane.plugin.entry_points import Installed, with_installed
+from dataplane.plugin.registry import PluginRegistry
+
+BUILTIN: Final[Mapping[str, str]] = {
+    # processors
+    "body-field-to-header": "ipp.plugins.processors.body_field_to_header:BodyFieldToHeader",
+    "base-model-to-header": "ipp.plugins.processors.base_model_to_header:BaseModelToHeader",
+    "model-name-to-header": "ipp.plugins.processors.model_name_to_header:ModelNameToHeader",
+    # profile pickers
+    "single-profile-picker": "ipp.plugins.pickers.single:SingleProfilePicker",
+    "header-profile-picker": "ipp.plugins.pickers.header:HeaderProfilePicker",
+    "tenant-profile-picker": "ipp.plugins.pickers.tenant:TenantProfilePicker",
+    "model-profile-picker": "ipp.plugins.pickers.model:ModelProfilePicker",
+}
+
+REGISTRY: Final = PluginRegistry(BUILTIN)
+"""The built-in plugins."""
+
+GROUP: Final = "pointsman.ipp.plugins"
+"""Entry-point group in which a package lists its plugins: type string = ``module:Class``."""
+
+FLAG: Final = "--external-plugins=false"
+"""How to run without them."""
+
+
+def plugin_registry(*, external: bool) -> Installed:
+    """The registry to load configurations with. ``ConfigError`` naming every package that is broken."""
+    return with_installed(REGISTRY, GROUP, FLAG) if external else Installed(REGISTRY, {})
