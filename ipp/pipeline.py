@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from dataplane.config.document import read_document
 from dataplane.config.epp_sections import PluginRef
-from dataplane.config.ipp import API_VERSION, KIND, PayloadProcessorConfig, ProcessorEntry, read_ipp_config
-from dataplane.config.problems import raise_any
+from dataplane.config.ipp import API_VERSION, KIND, PayloadProcessorConfig, ProcessorEntry, parse_ipp_config
+from dataplane.config.problems import ConfigErrors, raise_any
 from dataplane.errors import ConfigError
 from dataplane.observability.numbers import Histogram
 from dataplane.plugin.instances import AnyPlugin, Instances
@@ -122,11 +122,16 @@ def load_pipeline(
             said = f"must be {wanted}, is {raw[key]!r:.60}" if key in raw else f"is missing; write {wanted}"
             problems.append(ConfigError(said, path=key))
     sections = {key: value for key, value in raw.items() if key not in ENVELOPE}
-    config = read_ipp_config(sections, problems)
+    found: list[ConfigError] = []
+    config = parse_ipp_config(sections, found)
+    problems.extend(found)
     if config is None:
-        raise_any(problems)
-        raise AssertionError("a configuration that is none has problems")
-    return _Builder(config, handle, registry, problems, allow_experimental=allow_experimental).build()
+        raise ConfigErrors(problems)
+    builder = _Builder(config, handle, registry, problems, allow_experimental=allow_experimental)
+    if found:
+        builder.judge_plugins()
+        raise ConfigErrors(problems)
+    return builder.build()
 
 
 class _Builder:
@@ -150,6 +155,10 @@ class _Builder:
         )
         self._instances.problems = problems
         self._used: set[str] = set()
+
+    def judge_plugins(self) -> None:
+        """Note what is wrong with single plugins of a configuration that is no good as a whole."""
+        self._instances.create_all([spec for spec in self._config.plugins if spec.type])
 
     def build(self) -> Pipeline:
         config, instances = self._config, self._instances

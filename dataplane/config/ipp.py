@@ -96,17 +96,27 @@ def read_ipp_config(
     sections: Mapping[str, Any], problems: list[ConfigError]
 ) -> PayloadProcessorConfig | None:
     """The configuration that a document's sections make; None after noting in ``problems`` all mistakes."""
+    mistakes: list[ConfigError] = []
+    config = parse_ipp_config(sections, mistakes)
+    problems.extend(mistakes)
+    return None if mistakes else config
+
+
+def parse_ipp_config(
+    sections: Mapping[str, Any], problems: list[ConfigError]
+) -> PayloadProcessorConfig | None:
+    """As much of a configuration as can be read; None when lists are too long to be looked at."""
     misread: list[ConfigError] = []
     config = decode_struct(dict(sections), PayloadProcessorConfig, "", misread) or PayloadProcessorConfig()
     paths = {problem.path for problem in misread}
-    found = _oversized(config) or [
+    oversized = _oversized(config)
+    found = oversized or [
         *_plugins(config.plugins),
         *_profiles(config),
         *_references(config, complete=not any(path.startswith("plugins") for path in paths)),
     ]
-    mistakes = [*misread, *(problem for problem in found if not _is_within(problem.path, paths))]
-    problems.extend(mistakes)
-    return None if mistakes else config
+    problems.extend([*misread, *(problem for problem in found if not _is_within(problem.path, paths))])
+    return None if oversized else config
 
 
 def _is_within(path: str, misread: Collection[str]) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage
-from ipp.plugins.header_names import HeaderName
+from ipp.plugins.header_names import HeaderName, check_header_name
 from ipp.plugins.pickers_by_value import named, profile_of
 
 
@@ -21,6 +21,9 @@ class HeaderProfilePickerParams(PluginParams, frozen=True, kw_only=True):
     profiles: Annotated[dict[str, str], msgspec.Meta(min_length=1, max_length=1000)]
     """Value -> profile; a value may end in ``*``, of which the longest that fits counts."""
     default: str
+
+    def __post_init__(self) -> None:
+        check_header_name(self.header_name)
 
 
 class HeaderProfilePicker:

@@ -22,7 +22,7 @@ from ipp.base_model_files import MappingFiles
 from ipp.base_models import MAX_MAPPINGS, NONE, BaseModelMapping, BaseModels, base_models
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage
-from ipp.plugins.header_names import HeaderName, header_value
+from ipp.plugins.header_names import HeaderName, check_header_name, header_value
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,9 @@ class BaseModelToHeaderParams(PluginParams, frozen=True, kw_only=True):
     """Base models with their adapters, aliases and patterns."""
     path: str = ""
     """A file or folder with more of them, followed while the processor runs."""
+
+    def __post_init__(self) -> None:
+        check_header_name(self.header_name)
 
 
 class BaseModelToHeader:

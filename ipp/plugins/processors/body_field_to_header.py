@@ -10,7 +10,7 @@ import msgspec
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage, text_of
-from ipp.plugins.header_names import HeaderName, header_value
+from ipp.plugins.header_names import HeaderName, check_header_name, header_value
 
 
 class BodyFieldToHeaderParams(PluginParams, frozen=True, kw_only=True):
@@ -20,6 +20,9 @@ class BodyFieldToHeaderParams(PluginParams, frozen=True, kw_only=True):
     """Member of the body's object, of any type: 42 becomes ``42``, true ``true``."""
     header_name: HeaderName
     """The header it becomes. A client's own header of this name is taken away."""
+
+    def __post_init__(self) -> None:
+        check_header_name(self.header_name)
 
 
 class BodyFieldToHeader:

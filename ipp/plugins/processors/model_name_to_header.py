@@ -7,7 +7,7 @@ from typing import ClassVar
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage, ResponseMessage
-from ipp.plugins.header_names import HeaderName, header_value
+from ipp.plugins.header_names import HeaderName, check_header_name, header_value
 
 
 class ModelNameToHeaderParams(PluginParams, frozen=True, kw_only=True):
@@ -15,6 +15,9 @@ class ModelNameToHeaderParams(PluginParams, frozen=True, kw_only=True):
 
     header_name: HeaderName = "X-Gateway-Model-Name"
     """The header of the response."""
+
+    def __post_init__(self) -> None:
+        check_header_name(self.header_name)
 
 
 class ModelNameToHeader:
