@@ -33,6 +33,10 @@ ALIASES: Final[dict[str, str]] = {
 }
 """Deprecated spelling of each caller header; the new name wins when both are present."""
 
+# What a payload processor says of a request, by which routes find a pool.
+MODEL_NAME: Final = "x-gateway-model-name"
+BASE_MODEL_NAME: Final = "x-gateway-base-model-name"
+
 VIDEO_FPS: Final = "x-llm-d-video-fps"
 VIDEO_DURATION_S: Final = "x-llm-d-video-duration-seconds"
 VIDEO_RESOLUTION: Final = "x-llm-d-video-resolution"

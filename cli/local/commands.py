@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from cli.local.plan import Plan, PoolPlan
+from cli.local.plan import Plan, PoolPlan, ProcessorPlan
 from dataplane.processes.child import StartError
 from dataplane.processes.command import POINTSMAN
 from dataplane.processes.ports import LOOPBACK
@@ -47,6 +47,24 @@ def picker(plan: Plan, pool: PoolPlan) -> Command:
         *("--grpc-max-recv-msg-size", str(plan.max_body_bytes + MESSAGE_OVERHEAD_BYTES)),
         *("--drain-timeout", "2s"),
         *pool.picker_flags,
+    ]
+
+
+def processor(plan: Plan, ipp: ProcessorPlan) -> Command:
+    """The payload processor, on loopback without TLS."""
+    return [
+        *(*POINTSMAN, "ipp"),
+        *(("--config-file", ipp.config_file) if ipp.config is not None else ()),
+        *(("--policies-file", ipp.policies_file) if ipp.policies else ()),
+        *("--grpc-port", str(ipp.grpc_port)),
+        *("--grpc-health-port", str(ipp.health_port)),
+        *("--metrics-port", str(ipp.metrics_port)),
+        *("--host", LOOPBACK),
+        "--secure-serving=false",
+        *("--max-request-body", str(plan.max_body_bytes)),
+        *("--grpc-max-recv-msg-size", str(plan.max_body_bytes + MESSAGE_OVERHEAD_BYTES)),
+        *("--drain-timeout", "2s"),
+        *ipp.flags,
     ]
 
 

@@ -115,11 +115,35 @@ class PoolSection(Section, frozen=True, kw_only=True):
             raise ConfigError(f"must be {' or '.join(FAILURE_MODES)}", path="failureMode")
 
 
+class ProcessorSection(Section, frozen=True, kw_only=True):
+    """The payload processor that every request passes before a pool is chosen."""
+
+    config: dict[str, Any] | None = None
+    """A PayloadProcessorConfig; model and base model into headers when left out."""
+    policies: list[dict[str, Any]] = []
+    """GuardrailPolicies, as documents."""
+    failure_mode: str = "FailClose"
+    """Without the processor: 503, or requests pass unchecked."""
+    responses: bool = True
+    """Show it responses, for guardrails on answers and headers on responses. False saves CPU."""
+    grpc_port: Port = 0
+    health_port: Port = 0
+    metrics_port: Port = 0
+    flags: list[str] = []
+    """More flags of `pointsman ipp`."""
+
+    def __post_init__(self) -> None:
+        if self.failure_mode not in FAILURE_MODES:
+            raise ConfigError(f"must be {' or '.join(FAILURE_MODES)}", path="failureMode")
+
+
 class LocalConfig(Section, frozen=True, kw_only=True):
     """The whole file."""
 
     gateway: GatewaySection = GatewaySection()
     pools: list[PoolSection]
+    payload_processor: ProcessorSection | None = None
+    """None = requests go to their pools as they are."""
 
 
 def check_pools(pools: Sequence[PoolSection]) -> None:
@@ -172,8 +196,12 @@ def parse(text: str | bytes) -> LocalConfig:
 def with_free_ports(config: LocalConfig) -> LocalConfig:
     """Return the same configuration with every port left to be chosen."""
     replace = msgspec.structs.replace
+    processor = config.payload_processor
+    if processor is not None:
+        processor = replace(processor, grpc_port=0, health_port=0, metrics_port=0)
     return replace(
         config,
+        payload_processor=processor,
         gateway=replace(config.gateway, port=0, admin_port=0),
         pools=[
             replace(

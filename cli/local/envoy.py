@@ -5,37 +5,42 @@ Everything is in it but the endpoints of the pools, which Envoy follows in a fil
 
 from typing import Any
 
-from cli.local.plan import Plan, PoolPlan
+from cli.local.plan import Plan, PoolPlan, ProcessorPlan
 from controlplane.xds.envoy.clusters import (
     followed,
     picker_cluster,
     picker_cluster_name,
     pool_cluster,
+    processor_clusters,
     socket_address,
 )
 from controlplane.xds.envoy.listener import connection_cap, listener
 from controlplane.xds.envoy.routes import route_configuration
-from controlplane.xds.envoy.shapes import ListenerShape, PickerShape, PoolShape
+from controlplane.xds.envoy.shapes import ListenerShape, PickerShape, PoolShape, ProcessorShape
 from dataplane.processes.ports import LOOPBACK
 
 
 def bootstrap(plan: Plan) -> dict[str, Any]:
     """Return the configuration for `envoy --config-path`."""
     shapes = [pool_shape(plan, pool) for pool in plan.pools]
-    routes = route_configuration("public", shapes, observe_responses=plan.observe_responses)
+    shape = listener_shape(plan)
+    routes = route_configuration("public", shapes, shape)
     return {
         "node": {"id": "pointsman-local", "cluster": "pointsman-local"},
         "admin": {"address": socket_address(LOOPBACK, plan.admin_port)},
         "overload_manager": connection_cap(),
         "static_resources": {
-            "listeners": [listener(listener_shape(plan), {"route_config": routes})],
+            "listeners": [listener(shape, {"route_config": routes})],
             "clusters": [
-                cluster
-                for pool, shape in zip(plan.pools, shapes, strict=True)
-                for cluster in (
-                    pool_cluster(shape, followed(cluster_source(pool))),
-                    picker_cluster(shape, plan.max_body_bytes),
-                )
+                *processor_clusters(shape),
+                *(
+                    cluster
+                    for pool, known in zip(plan.pools, shapes, strict=True)
+                    for cluster in (
+                        pool_cluster(known, followed(cluster_source(pool))),
+                        picker_cluster(known, plan.max_body_bytes),
+                    )
+                ),
             ],
         },
     }
@@ -51,7 +56,14 @@ def listener_shape(plan: Plan) -> ListenerShape:
         observe_responses=plan.observe_responses,
         access_log=str(plan.access_log),
         default_picker=picker_cluster_name(plan.pools[0].name),
+        processor=None if plan.processor is None else processor_shape(plan.processor),
     )
+
+
+def processor_shape(ipp: ProcessorPlan) -> ProcessorShape:
+    """The payload processor."""
+    where = PickerShape(address=LOOPBACK, port=ipp.grpc_port, health_port=ipp.health_port)
+    return ProcessorShape(where=where, fail_open=ipp.fail_open, sees_responses=ipp.responses)
 
 
 def pool_shape(plan: Plan, pool: PoolPlan) -> PoolShape:

@@ -1,10 +1,12 @@
 """The running gateway: every process of a plan, started in order, awaited, watched and stopped.
 
-Order of start: model servers, whose addresses are known only once they listen; then pickers and Envoy side
-by side. Each step ends when the part answers as it should, not when its process exists:
+Order of start: model servers, whose addresses are known only once they listen; then pickers, a payload
+processor if there is one, and Envoy side by side. Each step ends when the part answers as it should, not when
+its process exists:
 
     model servers   the endpoints file lists all replicas
     picker          its metrics show all endpoints ready
+    processor       it is ready
     Envoy           it is live, has all endpoints, and its health checks accept every picker
 """
 
@@ -24,7 +26,7 @@ from cli.local.metrics import sample_value, scrape
 from cli.local.plan import Plan, PoolPlan
 from cli.local.state import prepare
 from cli.local.supervisor import Supervisor
-from controlplane.xds.envoy.clusters import picker_cluster_name, pool_cluster_name
+from controlplane.xds.envoy.clusters import PROCESSOR_CLUSTER, picker_cluster_name, pool_cluster_name
 from dataplane.processes.child import Say, StartError
 from dataplane.processes.ports import LOOPBACK
 
@@ -74,12 +76,16 @@ class Gateway:
         self._background.append(asyncio.create_task(keep_small(plan, self.session)))
         for pool in plan.pools:
             await launch(f"epp-{pool.name}", commands.picker(plan, pool))
+        if plan.processor is not None:
+            await launch("ipp", commands.processor(plan, plan.processor))
         await launch("envoy", commands.envoy(plan))
         for pool in plan.pools:
             await step(
                 f"Endpoint Picker of {pool.name}",
                 until(partial(self._is_picker_ready, pool), f"epp-{pool.name}"),
             )
+        if plan.processor is not None:
+            await step("payload processor", until(self._is_processor_ready, "ipp"))
         await step("Envoy", until(self._is_envoy_ready, "envoy"))
         self._processes.all_ready()
 
@@ -102,8 +108,21 @@ class Gateway:
         ready = sample_value(metrics, "llm_d_epp_ready_endpoints", name=pool.name)
         return ready is not None and ready >= pool.replicas
 
+    async def _is_processor_ready(self) -> bool:
+        assert self.plan.processor is not None  # noqa: S101 - asked only where there is one
+        try:
+            url = f"http://{LOOPBACK}:{self.plan.processor.metrics_port}/readyz"
+            async with self.session.get(url) as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
     async def _is_envoy_ready(self) -> bool:
         hosts = await self.envoy_hosts()
+        if self.plan.processor is not None and not all(
+            is_healthy(host) for host in hosts.get(PROCESSOR_CLUSTER, ({},))
+        ):
+            return False
         return all(
             len(hosts.get(pool_cluster_name(pool.name), ())) >= pool.replicas
             and all(is_healthy(host) for host in hosts.get(picker_cluster_name(pool.name), ({},)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.local.config import LocalConfig, PoolSection
+from cli.local.config import LocalConfig, PoolSection, ProcessorSection
 from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
 from dataplane.processes.ports import PortChooser
@@ -64,6 +64,32 @@ class PoolPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorPlan:
+    """The payload processor."""
+
+    config: Mapping[str, Any] | None
+    """None = the built-in one."""
+    policies: tuple[Mapping[str, Any], ...]
+    fail_open: bool
+    responses: bool
+    grpc_port: int
+    health_port: int
+    metrics_port: int
+    flags: tuple[str, ...]
+    folder: Path
+
+    @property
+    def config_file(self) -> Path:
+        """The PayloadProcessorConfig."""
+        return self.folder / "processor.yaml"
+
+    @property
+    def policies_file(self) -> Path:
+        """The documents of policies, followed by the processor."""
+        return self.folder / "policies.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that will run."""
 
@@ -76,6 +102,7 @@ class Plan:
     observe_responses: bool
     state: Path
     pools: tuple[PoolPlan, ...]
+    processor: ProcessorPlan | None = None
 
     @property
     def url(self) -> str:
@@ -115,6 +142,28 @@ def make_plan(config: LocalConfig, state: Path, choose: PortChooser) -> Plan:
         pools=tuple(
             plan_pool(pool, f"pools[{index}]", state, choose) for index, pool in enumerate(config.pools)
         ),
+        processor=plan_processor(config.payload_processor, state / "ipp", choose),
+    )
+
+
+def plan_processor(
+    section: ProcessorSection | None, folder: Path, choose: PortChooser
+) -> ProcessorPlan | None:
+    """Fix ports and paths of the payload processor, if there is one."""
+    if section is None:
+        return None
+    path = "payloadProcessor"
+    head = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "PayloadProcessorConfig"}
+    return ProcessorPlan(
+        config=None if section.config is None else {**head, **section.config},
+        policies=tuple(section.policies),
+        fail_open=section.failure_mode == "FailOpen",
+        responses=section.responses,
+        grpc_port=choose(section.grpc_port, f"{path}.grpcPort"),
+        health_port=choose(section.health_port, f"{path}.healthPort"),
+        metrics_port=choose(section.metrics_port, f"{path}.metricsPort"),
+        flags=tuple(section.flags),
+        folder=folder,
     )
 
 

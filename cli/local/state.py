@@ -8,7 +8,7 @@ from cli.local.plan import Plan
 
 
 def prepare(plan: Plan) -> None:
-    """Put the last run's logs aside, remove its endpoints, write the pickers' configurations and objects."""
+    """Put the last run's logs aside, remove its endpoints, write what its processes read."""
     previous = plan.logs.with_name("logs.previous")
     if plan.logs.exists():
         shutil.rmtree(previous, ignore_errors=True)
@@ -19,3 +19,8 @@ def prepare(plan: Plan) -> None:
         pool.endpoints_file.unlink(missing_ok=True)
         pool.picker_file.write_text(yaml.safe_dump(dict(pool.picker_config), sort_keys=False))
         pool.objects_file.write_text(yaml.safe_dump_all(map(dict, pool.objects), sort_keys=False))
+    if (ipp := plan.processor) is not None:
+        ipp.folder.mkdir(parents=True, exist_ok=True)
+        if ipp.config is not None:
+            ipp.config_file.write_text(yaml.safe_dump(dict(ipp.config), sort_keys=False))
+        ipp.policies_file.write_text(yaml.safe_dump_all(map(dict, ipp.policies), sort_keys=False))

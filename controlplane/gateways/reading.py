@@ -19,7 +19,7 @@ from controlplane.objectives.models import InferenceModelRewrite
 from controlplane.providers.credentials import secrets_of
 from controlplane.xds.envoy.clusters import picker_cluster_name
 from controlplane.xds.envoy.resources import Certificate, Endpoints, GatewayShape
-from controlplane.xds.envoy.shapes import ListenerShape, PickerShape, PoolShape
+from controlplane.xds.envoy.shapes import ListenerShape, PickerShape, PoolShape, ProcessorShape
 from dataplane.config.certificates import split_pem
 from dataplane.errors import ConfigError
 from dataplane.processes.ports import LOOPBACK
@@ -118,8 +118,19 @@ def _gateway(
         access_log=spec.access_log,
         default_picker=NO_PICKER,
         tls_secret=row.credential,
+        processor=_processor(spec),
     )
     return GatewayShape(listener=listener, pools=shapes, endpoints=found, certificate=shown)
+
+
+def _processor(spec: GatewaySpec) -> ProcessorShape | None:
+    said = spec.payload_processor
+    if said is None:
+        return None
+    where = PickerShape(address=said.address, port=said.port, health_port=said.health_port, is_tls=said.tls)
+    return ProcessorShape(
+        where=where, fail_open=said.failure_mode == "FailOpen", sees_responses=said.responses
+    )
 
 
 def _is_selected(spec: GatewaySpec, pool: Resource) -> bool:

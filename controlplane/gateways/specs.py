@@ -12,12 +12,12 @@ spec:
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from dataplane.config.providers import CredentialRef
-from dataplane.config.values import DurationText, seconds
+from dataplane.config.values import DurationText, Name, seconds
 from dataplane.errors import ConfigError
 
 MIB: Final = 1 << 20
@@ -68,6 +68,24 @@ class ExternalPickers(_Section, frozen=True, kw_only=True):
     """Of gRPC health checks, in clear."""
 
 
+class PayloadProcessor(_Section, frozen=True, kw_only=True):
+    """The payload processor that every request passes before a pool is chosen."""
+
+    name: Name = "default"
+    """Its PayloadProcessorConfig."""
+    address: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] = "127.0.0.1"
+    """IP address or host name."""
+    port: Port = 9004
+    health_port: Port = 9005
+    """Of gRPC health checks, in clear."""
+    tls: bool = False
+    """TLS with a certificate that the processor draws itself, and that nobody checks."""
+    failure_mode: Literal["FailOpen", "FailClose"] = "FailClose"
+    """FailOpen lets requests pass unchecked when it is not there."""
+    responses: bool = True
+    """Show it responses, for guardrails on answers and headers on responses. False saves CPU."""
+
+
 class GatewaySpec(_Section, frozen=True, kw_only=True):
     """``Gateway.spec``."""
 
@@ -87,6 +105,8 @@ class GatewaySpec(_Section, frozen=True, kw_only=True):
     pool_selector: PoolSelector | None = None
     """None = all pools."""
     external_pickers: ExternalPickers = ExternalPickers()
+    payload_processor: PayloadProcessor | None = None
+    """None = requests go to their pools as they are."""
 
     def __post_init__(self) -> None:
         if self.stream_idle_timeout_s > MAX_IDLE_S:

@@ -15,7 +15,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controlplane.xds.envoy.shapes import PickerShape, PoolShape
+from controlplane.xds.envoy.shapes import ListenerShape, PickerShape, PoolShape
 from dataplane.headers import DESTINATION_ENDPOINT, DESTINATION_ENDPOINT_SERVED, LB_NAMESPACE
 
 TYPES = "type.googleapis.com/envoy"
@@ -36,6 +36,10 @@ UPSTREAM_IDLE_TIMEOUT_S = 20
 def pool_cluster_name(pool: str) -> str:
     """Name of the cluster that holds a pool's endpoints."""
     return f"pool-{pool}"
+
+
+PROCESSOR_CLUSTER = "ipp"
+"""Holds the payload processor. Pools' clusters have prefixes, so the name is free."""
 
 
 def picker_cluster_name(pool: str) -> str:
@@ -112,7 +116,18 @@ def policy(name: str, message: str, **fields: Any) -> dict[str, Any]:
 
 def picker_cluster(pool: PoolShape, max_body_bytes: int) -> dict[str, Any]:
     """Cluster of a pool's picker."""
-    picker, name = pool.picker, picker_cluster_name(pool.name)
+    return service_cluster(picker_cluster_name(pool.name), pool.picker, max_body_bytes)
+
+
+def processor_clusters(shape: ListenerShape) -> list[dict[str, Any]]:
+    """That of the payload processor, if there is one."""
+    if shape.processor is None:
+        return []
+    return [service_cluster(PROCESSOR_CLUSTER, shape.processor.where, shape.max_body_bytes)]
+
+
+def service_cluster(name: str, picker: PickerShape | None, max_body_bytes: int) -> dict[str, Any]:
+    """Cluster of an ext_proc service."""
     return {
         "name": name,
         "type": "STATIC" if picker is None or is_ip(picker.address) else "STRICT_DNS",

@@ -1,6 +1,7 @@
 """The gateway's listener: a pure function from data to data. Its filters, in order:
 
     strip       removes headers by which a client could steer the picker, Envoy or a sidecar
+    ipp         the payload processor over ext_proc, full duplex, where there is one
     body        reads `model` from the JSON body into metadata; the route is chosen again afterwards
     epp         the pool's Endpoint Picker over ext_proc, full duplex
     router      forwards, retries
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controlplane.xds.envoy.clusters import TYPES, socket_address
+from controlplane.xds.envoy.clusters import PROCESSOR_CLUSTER, TYPES, socket_address
 from controlplane.xds.envoy.routes import (
     BODY_KEY,
     METADATA_NAMESPACE,
@@ -24,18 +25,21 @@ from controlplane.xds.envoy.routes import (
     PICKER_FILTER,
     processing_mode,
 )
-from controlplane.xds.envoy.shapes import ListenerShape
+from controlplane.xds.envoy.shapes import ListenerShape, ProcessorShape
 from dataplane.headers import (
+    BASE_MODEL_NAME,
     DESTINATION_ENDPOINT,
     DESTINATION_ENDPOINT_SCORES,
     DESTINATION_ENDPOINT_SERVED,
     DESTINATION_ENDPOINT_SUBSET,
     DROPPED_REASON,
     LB_NAMESPACE,
+    MODEL_NAME,
     SIDECAR_HEADERS,
     SUBSET_NAMESPACE,
 )
 
+PROCESSOR_FILTER = "ipp"
 HTTP_FILTERS = f"{TYPES}.extensions.filters.http"
 
 FORGEABLE_HEADERS = (
@@ -44,6 +48,8 @@ FORGEABLE_HEADERS = (
     DESTINATION_ENDPOINT_SERVED,
     DESTINATION_ENDPOINT_SUBSET,
     DROPPED_REASON,
+    MODEL_NAME,
+    BASE_MODEL_NAME,
     *sorted(SIDECAR_HEADERS),
 )
 """A client that could send these would choose the hosts that are connected to."""
@@ -118,7 +124,13 @@ def connection_manager(shape: ListenerShape, routes: Mapping[str, Any]) -> dict[
         "preserve_external_request_id": True,
         "request_headers_timeout": "10s",
         "stream_idle_timeout": f"{shape.stream_idle_timeout_s:g}s",
-        "http_filters": [strip_filter(), body_filter(), picker_filter(shape), router_filter()],
+        "http_filters": [
+            strip_filter(),
+            *([] if shape.processor is None else [processor_filter(shape.processor)]),
+            body_filter(),
+            picker_filter(shape),
+            router_filter(),
+        ],
         **routes,
         "local_reply_config": {"mappers": local_replies(shape)},
         "access_log": [access_log(shape)],
@@ -156,6 +168,22 @@ def body_filter() -> dict[str, Any]:
                 "allow_content_types_regex": {"regex": ".*"},
                 "allow_empty_content_type": True,
             },
+        },
+    }
+
+
+def processor_filter(processor: ProcessorShape) -> dict[str, Any]:
+    """ext_proc before routing; routes are matched again on what it sets."""
+    return {
+        "name": PROCESSOR_FILTER,
+        "typed_config": {
+            "@type": f"{HTTP_FILTERS}.ext_proc.v3.ExternalProcessor",
+            "stat_prefix": PROCESSOR_FILTER,
+            "grpc_service": {"envoy_grpc": {"cluster_name": PROCESSOR_CLUSTER}},
+            "message_timeout": f"{MESSAGE_TIMEOUT_S}s",
+            "status_on_error": {"code": "ServiceUnavailable"},
+            "failure_mode_allow": processor.fail_open,
+            "processing_mode": processing_mode(is_observed=processor.sees_responses),
         },
     }
 

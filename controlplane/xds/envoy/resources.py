@@ -17,6 +17,7 @@ from controlplane.xds.envoy.clusters import (
     picker_cluster_name,
     pool_cluster,
     pool_cluster_name,
+    processor_clusters,
 )
 from controlplane.xds.envoy.encode import REMEMBERED, encode, encode_endpoints
 from controlplane.xds.envoy.listener import connection_cap, listener
@@ -66,6 +67,8 @@ def gateway_resources(gateway: GatewayShape) -> dict[str, dict[str, Resource]]:
     shape = gateway.listener
     clusters: dict[str, Resource] = {}
     endpoints: dict[str, Resource] = {}
+    for cluster in processor_clusters(shape):
+        clusters[cluster["name"]] = Resource(cluster["name"], encode(CLUSTER, cluster))
     for pool in gateway.pools:
         for name, value in _clusters(pool, shape.max_body_bytes):
             clusters[name] = Resource(name, value)
@@ -73,7 +76,7 @@ def gateway_resources(gateway: GatewayShape) -> dict[str, dict[str, Resource]]:
         endpoints[name] = Resource(name, encode_endpoints(name, gateway.endpoints.get(pool.name, ())))
     found = {
         LISTENER: {"public": Resource("public", _listener(shape))},
-        ROUTES: {ROUTES_NAME: Resource(ROUTES_NAME, _routes(gateway.pools, shape.observe_responses))},
+        ROUTES: {ROUTES_NAME: Resource(ROUTES_NAME, _routes(gateway.pools, shape))},
         CLUSTER: clusters,
         ENDPOINTS: endpoints,
         SECRET: {},
@@ -98,8 +101,8 @@ def _clusters(pool: PoolShape, max_body_bytes: int) -> tuple[tuple[str, bytes], 
 
 
 @functools.lru_cache(REMEMBERED_ROUTES)
-def _routes(pools: tuple[PoolShape, ...], observe_responses: bool) -> bytes:
-    return encode(ROUTES, route_configuration(ROUTES_NAME, pools, observe_responses=observe_responses))
+def _routes(pools: tuple[PoolShape, ...], shape: ListenerShape) -> bytes:
+    return encode(ROUTES, route_configuration(ROUTES_NAME, pools, shape))
 
 
 @functools.lru_cache(REMEMBERED_ROUTES)
@@ -113,13 +116,16 @@ def _listener(shape: ListenerShape) -> bytes:
 def static_configuration(gateway: GatewayShape) -> dict[str, Any]:
     """The same without a control plane: a bootstrap without ``node`` and ``admin``."""
     shape = gateway.listener
-    routes = route_configuration(ROUTES_NAME, gateway.pools, observe_responses=shape.observe_responses)
+    routes = route_configuration(ROUTES_NAME, gateway.pools, shape)
     shown = None if gateway.certificate is None else {"tls_certificates": [gateway.certificate.secret()]}
     return {
         "overload_manager": connection_cap(),
         "static_resources": {
             "listeners": [listener(shape, {"route_config": routes}, shown)],
-            "clusters": _static_clusters(gateway.pools, gateway.endpoints, shape.max_body_bytes),
+            "clusters": [
+                *processor_clusters(shape),
+                *_static_clusters(gateway.pools, gateway.endpoints, shape.max_body_bytes),
+            ],
         },
     }
 

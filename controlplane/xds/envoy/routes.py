@@ -5,17 +5,21 @@ The model is metadata here, put there by the body filter of `controlplane.xds.en
     MODEL_KEY   the body's `model`, when it has one
     BODY_KEY    `missing` or `invalid`, when there is no model or no JSON
 
+With a payload processor, the base model it names in a header comes before the body's model.
+
 Order decides: a model some pool serves, a model nobody serves (404), a request without a usable model (to
 the first pool's picker, whose answer says what is wrong and where), anything else (404).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from controlplane.xds.envoy.clusters import TYPES, picker_cluster_name, pool_cluster_name
-from controlplane.xds.envoy.shapes import PoolShape
+from controlplane.xds.envoy.shapes import ListenerShape, PoolShape
+from dataplane.headers import BASE_MODEL_NAME
 
 METADATA_NAMESPACE = "pointsman"
 MODEL_KEY = "model"
@@ -33,21 +37,25 @@ RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
 INVALID_REQUEST = "invalid_request_error"
 
 
-def route_configuration(name: str, pools: Sequence[PoolShape], *, observe_responses: bool) -> dict[str, Any]:
-    """All routes; ``observe_responses`` is what the picker filter does unless a route differs."""
-    found = routes(pools, observe_responses=observe_responses)
+def route_configuration(name: str, pools: Sequence[PoolShape], shape: ListenerShape) -> dict[str, Any]:
+    """All routes behind a listener of this shape."""
+    found = routes(pools, shape)
     return {"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": found}]}
 
 
-def routes(pools: Sequence[PoolShape], *, observe_responses: bool) -> list[dict[str, Any]]:
-    """All routes, in order of precedence; a model that two pools serve is the first one's."""
+def routes(pools: Sequence[PoolShape], shape: ListenerShape) -> list[dict[str, Any]]:
+    """All routes, in order of precedence; a model that two pools serve is the first one's.
+
+    A route says only where its picker is shown something else than the filter of the listener says.
+    """
     serving = [(pool, models) for pool, models in served(pools) if models]
 
     def to(pool: PoolShape, match: dict[str, Any]) -> dict[str, Any]:
-        return pool_route(pool, match, is_observed=observe_responses)
+        return pool_route(pool, match, is_observed=shape.observe_responses)
 
     return [
         *model_listing(serving),
+        *(to(pool, base_match(models)) for pool, models in serving if shape.processor is not None),
         *(to(pool, model_match(models)) for pool, models in serving),
         unknown_model(),
         *(to(pool, {"headers": [post()]}) for pool, _ in serving[:1]),
@@ -69,6 +77,13 @@ def model_match(models: tuple[str, ...]) -> dict[str, Any]:
     exact = [{"string_match": {"exact": model}} for model in models]
     value = exact[0] if len(exact) == 1 else {"or_match": {"value_matchers": exact}}
     return {"headers": [post()], "dynamic_metadata": [metadata(MODEL_KEY, value)]}
+
+
+def base_match(models: tuple[str, ...]) -> dict[str, Any]:
+    """Match a POST of which the payload processor says that one of the models is its base model."""
+    exact = [re.escape(model) for model in models]
+    pattern = {"safe_regex": {"regex": "|".join(exact)}} if len(exact) > 1 else {"exact": models[0]}
+    return {"headers": [post(), {"name": BASE_MODEL_NAME, "string_match": pattern}]}
 
 
 def post() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickerShape:
-    """How a pool's picker is reached."""
+    """How a pool's picker is reached, or a payload processor."""
 
     address: str
     """IP address, or a host name that Envoy resolves."""
@@ -38,6 +38,16 @@ class PoolShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorShape:
+    """The payload processor that every request passes before a pool is chosen."""
+
+    where: PickerShape
+    fail_open: bool
+    """Whether requests pass without it when it is not there: unchecked."""
+    sees_responses: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerShape:
     """The public listener."""
 
@@ -52,6 +62,7 @@ class ListenerShape:
     """Cluster named by the filter itself; every route names its own."""
     tls_secret: str = ""
     """Name of the certificate; empty = no TLS."""
+    processor: ProcessorShape | None = None
 
 
 CONTROL_PLANE: Mapping[str, Any] = {"ads": {}, "resource_api_version": "V3"}
