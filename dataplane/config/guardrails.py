@@ -38,6 +38,8 @@ MAX_PATTERNS: Final = 500
 MAX_PATTERN_MEMORY: Final = 1 << 20
 """Bytes that one compiled pattern may take."""
 MAX_DEADLINE_S: Final = 30.0
+MAX_SCHEMA_PARTS: Final = 10_000
+"""Values in a JSON Schema, those inside others included."""
 
 Stage = Literal["request", "response", "stream"]
 Mode = Literal["block", "mask", "flag"]
@@ -75,15 +77,9 @@ class Patterns(_Section, frozen=True, kw_only=True):
     case_sensitive: bool = False
 
     def __post_init__(self) -> None:
-        options = re2.Options()
-        options.log_errors, options.max_mem = False, MAX_PATTERN_MEMORY
         for index, pattern in enumerate(self.patterns):
             path = f"patterns[{index}]"
-            try:
-                compiled = re2.compile(pattern, options)
-            except (re2.error, UnicodeEncodeError) as error:
-                raise ConfigError(f"is no pattern of RE2: {_reason(error)}", path=path) from None
-            if compiled.search("") is not None:
+            if _compiled(pattern, path).search("") is not None:
                 raise ConfigError("finds the empty text, and so everything", path=path)
 
 
@@ -163,6 +159,83 @@ class Languages(_Section, frozen=True, kw_only=True):
     """Shorter text is not judged."""
 
 
+class Topic(_Section, frozen=True, kw_only=True):
+    """A subject, by the words that tell it."""
+
+    name: RuleName
+    words: Annotated[list[Word], msgspec.Meta(min_length=1, max_length=MAX_WORDS)]
+    at_least: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+    """How many different words of it a text has that is about it."""
+
+
+class Topics(_Section, frozen=True, kw_only=True):
+    """Subjects that text may not be about, and subjects of which it must be about one."""
+
+    denied: list[Topic] = []
+    allowed: list[Topic] = []
+    min_characters: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 20
+    """Shorter text need not be about an allowed subject."""
+
+    def __post_init__(self) -> None:
+        topics = [*self.denied, *self.allowed]
+        if not topics:
+            raise ConfigError("names no topic; give denied or allowed")
+        if len({topic.name for topic in topics}) < len(topics):
+            raise ConfigError("has two topics of one name")
+        if sum(len(topic.words) for topic in topics) > MAX_WORDS:
+            raise ConfigError(f"has more than {MAX_WORDS} words in all its topics")
+        for name, group in (("denied", self.denied), ("allowed", self.allowed)):
+            for index, topic in enumerate(group):
+                if topic.at_least > len(topic.words):
+                    raise ConfigError("is more than there are words", path=f"{name}[{index}].atLeast")
+
+
+class AllowPatterns(_Section, frozen=True, kw_only=True):
+    """Regular expressions of RE2, one of which a text must match from its beginning to its end."""
+
+    patterns: Annotated[list[Pattern], msgspec.Meta(min_length=1, max_length=MAX_PATTERNS)]
+    case_sensitive: bool = False
+
+    def __post_init__(self) -> None:
+        for index, pattern in enumerate(self.patterns):
+            _compiled(pattern, f"patterns[{index}]")
+
+
+class JsonSchema(_Section, frozen=True, kw_only=True):
+    """What an answer's text must be: JSON that a schema accepts."""
+
+    schema: dict[str, Any]
+    """JSON Schema; references stay inside the document."""
+
+    def __post_init__(self) -> None:
+        _check_schema(self.schema)
+
+
+class Media(_Section, frozen=True, kw_only=True):
+    """Images, sound, video and files in a request."""
+
+    types: (
+        list[Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[a-z]+/([a-z0-9.+-]+|\*)$(?!\n)")]] | None
+    ) = None
+    """Media types that may be sent: ``image/png``, ``image/*``; None = all, an empty list = none at all."""
+    max_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Of one item, decoded."""
+    max_items: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    remote: bool = True
+    """Whether an item may be named by a URL or by an upload's identifier, which nobody here can look at."""
+    hosts: (
+        list[Annotated[str, msgspec.Meta(max_length=253, pattern=r"^(\*\.)?[a-z0-9.-]+$(?!\n)")]] | None
+    ) = None
+    """Hosts that URLs may name: ``images.example.com``, ``*.example.com``; None = all."""
+
+    def __post_init__(self) -> None:
+        limits = (x is not None for x in (self.types, self.max_bytes, self.max_items, self.hosts))
+        if self.remote and not any(limits):
+            raise ConfigError("limits nothing; give types, maxBytes, maxItems, hosts or remote: false")
+        if not self.remote and self.hosts:
+            raise ConfigError("names hosts although remote is false", path="hosts")
+
+
 class Webhook(_Section, frozen=True, kw_only=True):
     """Somebody else's verdict, asked for over HTTP."""
 
@@ -213,6 +286,10 @@ RULE_TYPES: Final[dict[str, RuleType]] = {
     "maxOutputTokens": RuleType(MaxTokens, _REQUEST, _ALL),
     "parameters": RuleType(Parameters, _REQUEST, _ALL),
     "language": RuleType(Languages, _WHOLE),
+    "topics": RuleType(Topics, _WHOLE),
+    "allowPatterns": RuleType(AllowPatterns, _WHOLE),
+    "jsonSchema": RuleType(JsonSchema, ("response",)),
+    "media": RuleType(Media, _REQUEST),
     "webhook": RuleType(Webhook, _WHOLE),
     "judge": RuleType(Judge, _WHOLE),
 }
@@ -233,6 +310,10 @@ class Rule(_Section, frozen=True, kw_only=True):
         "maxOutputTokens",
         "parameters",
         "language",
+        "topics",
+        "allowPatterns",
+        "jsonSchema",
+        "media",
         "webhook",
         "judge",
     ]
@@ -321,6 +402,32 @@ def _check_deadline(text: str) -> None:
     found = seconds(text, "timeout")
     if found is not None and found > MAX_DEADLINE_S:
         raise ConfigError(f"is longer than {MAX_DEADLINE_S:g}s, and the client waits", path="timeout")
+
+
+def _compiled(pattern: str, path: str) -> Any:
+    options = re2.Options()
+    options.log_errors, options.max_mem = False, MAX_PATTERN_MEMORY
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise ConfigError(f"is no pattern of RE2: {_reason(error)}", path=path) from None
+
+
+def _check_schema(schema: Mapping[str, Any]) -> None:
+    """References stay inside, and there is an end to it."""
+    waiting: list[tuple[str, Any]] = [("schema", schema)]
+    for seen, (path, item) in enumerate(waiting):
+        if seen >= MAX_SCHEMA_PARTS:
+            raise ConfigError(f"has more than {MAX_SCHEMA_PARTS} parts", path="schema")
+        if isinstance(item, dict):
+            for key, value in item.items():
+                if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and not value.startswith("#"):
+                    raise ConfigError(
+                        "leaves the document; put what it names under $defs", path=f"{path}.{key}"
+                    )
+                waiting.append((f"{path}.{key}", value))
+        elif isinstance(item, list):
+            waiting.extend((f"{path}[{index}]", value) for index, value in enumerate(item))
 
 
 def _reason(error: Exception) -> str:

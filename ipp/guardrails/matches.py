@@ -43,8 +43,8 @@ class Facts(NamedTuple):
 
     input_tokens: int | None = None
     """Tokens of the prompt, counted by somebody with the model's tokenizer; None = nobody did."""
-    characters: int | None = None
-    """Code points in all texts of the request; None = the rule counts them itself."""
+    path: str = ""
+    """The request's path: some bodies mean different things on different ones."""
 
 
 class Removed:

@@ -1,0 +1,119 @@
+"""Fields of the request's body: which models and tools it may name, which values, which fields at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from dataplane.config.guardrails import Parameters, Range
+from ipp.guardrails.matches import REMOVED, BodyMatch, Change, Facts
+from ipp.guardrails.rules.fields import ABSENT, is_number, look, places
+
+_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+
+
+class ParameterRule:
+    """Kinds: ``model``, ``tool``, ``outOfRange``, ``type``, ``forbidden``, ``forced``."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._models = parameters.allowed_models
+        self._tools = None if parameters.allowed_tools is None else frozenset(parameters.allowed_tools)
+        self._ranges = [(keys, span) for field, span in parameters.ranges.items() for keys in places(field)]
+        self._forbidden = [keys for field in parameters.forbidden for keys in places(field)]
+        self._forced = [(tuple(field.split(".")), value) for field, value in parameters.forced.items()]
+
+    def check(self, body: Mapping[str, Any], facts: Facts) -> Sequence[BodyMatch]:
+        found: list[BodyMatch] = []
+        if self._models is not None and not _allows(self._models, body.get("model")):
+            found.append(BodyMatch("model", "model"))
+        if self._tools is not None:
+            found += self._check_tools(body, self._tools)
+        for keys, span in self._ranges:
+            found += _check_range(keys, look(body, keys), span)
+        for keys in self._forbidden:
+            if look(body, keys) is not ABSENT:
+                found.append(BodyMatch(".".join(keys), "forbidden", (Change(keys, REMOVED),)))
+        for keys, value in self._forced:
+            if not _same(look(body, keys), value):
+                found.append(BodyMatch(".".join(keys), "forced", (Change(keys, value),)))
+        return found
+
+    def _check_tools(self, body: Mapping[str, Any], allowed: frozenset[str]) -> Iterator[BodyMatch]:
+        for field in ("tools", "functions"):
+            tools = body.get(field)
+            if not isinstance(tools, list):
+                continue
+            kept = [tool for tool in tools if all(name in allowed for _, name in _names(tool))]
+            change = Change((field,), kept or REMOVED)
+            for index, tool in enumerate(tools):
+                for inner, name in _names(tool):
+                    if name not in allowed:
+                        yield BodyMatch(f"{field}[{index}]{inner}", "tool", (change,))
+        for field in ("tool_choice", "function_call"):
+            choice = body.get(field)
+            if isinstance(choice, Mapping):
+                for inner, name in _names(choice):
+                    if name not in allowed and choice.get("type") not in {
+                        "auto",
+                        "any",
+                        "none",
+                        "allowed_tools",
+                    }:
+                        yield BodyMatch(f"{field}{inner}", "tool", (Change((field,), REMOVED),))
+
+
+def _names(tool: Any) -> list[tuple[str, str]]:
+    """Where a tool has its names, and the names; one without is known by its type, and else by nothing."""
+    if not isinstance(tool, Mapping):
+        return [("", "")]
+    for section in _DECLARATIONS:
+        declared = tool.get(section)
+        if isinstance(declared, list):
+            return [
+                (f".{section}[{index}].name", str(item.get("name", "")) if isinstance(item, Mapping) else "")
+                for index, item in enumerate(declared)
+            ]
+    function = tool.get("function")
+    if isinstance(function, Mapping):
+        return [(".function.name", str(function.get("name", "")))]
+    if "name" in tool:
+        return [(".name", str(tool["name"]))]
+    if "type" in tool:
+        return [(".type", str(tool["type"]))]
+    return [(f".{key}", str(key)) for key in tool] or [("", "")]
+
+
+def _allows(patterns: Sequence[str], model: Any) -> bool:
+    return isinstance(model, str) and any(
+        model.startswith(pattern[:-1]) if pattern.endswith("*") else model == pattern for pattern in patterns
+    )
+
+
+def _check_range(keys: tuple[str, ...], value: Any, span: Range) -> Iterator[BodyMatch]:
+    if value is ABSENT or value is None:
+        return
+    path = ".".join(keys)
+    least, most = span.min, span.max
+    if not is_number(value):
+        limit = most if most is not None else least
+        yield BodyMatch(path, "type", (Change(keys, _plain(limit)),))
+    elif most is not None and not value <= most:
+        yield BodyMatch(path, "outOfRange", (Change(keys, _plain(most)),))
+    elif least is not None and not value >= least:
+        yield BodyMatch(path, "outOfRange", (Change(keys, _plain(least)),))
+
+
+def _plain(limit: float | None) -> float | int | None:
+    """Whole limits as whole numbers: some fields take no others."""
+    return int(limit) if limit is not None and limit.is_integer() else limit
+
+
+def _same(given: Any, wanted: Any) -> bool:
+    """JSON's equality: true is not 1, and 1 is 1.0."""
+    if isinstance(given, bool) or isinstance(wanted, bool):
+        return given is wanted
+    if isinstance(given, list) and isinstance(wanted, list):
+        return len(given) == len(wanted) and all(map(_same, given, wanted))
+    if isinstance(given, dict) and isinstance(wanted, dict):
+        return given.keys() == wanted.keys() and all(_same(given[key], wanted[key]) for key in given)
+    return bool(given == wanted)
