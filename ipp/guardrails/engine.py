@@ -1,0 +1,400 @@
+"""A policy at work: what becomes of a request, of a whole answer, and of an answer that streams.
+
+A compiled policy is made once of the rules that hold for some traffic and serves any number of exchanges; it
+keeps nothing of them. Rules of bodies come first, then those of texts, so what a rule of bodies puts in is
+looked at as well; whoever has to be asked comes last and sees what is left. Blocking beats masking, masking
+beats flagging. Nothing here waits; ``asking`` does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from dataplane.config.guardrails import Mode, Rule, Stage
+from dataplane.errors import ConfigError
+from dataplane.extproc.events import BodyTransform
+from ipp.guardrails.answers import AnswerGuard, withheld
+from ipp.guardrails.arguments import ArgumentsFinder
+from ipp.guardrails.edits import changed
+from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
+from ipp.guardrails.masking import Vault, hidden
+from ipp.guardrails.matches import MAX_STREAM_MATCH, BodyMatch, BodyRule, Change, Facts, Match, TextRule
+from ipp.guardrails.shapes import ANSWER, REQUEST, Kind
+from ipp.guardrails.stream import StreamGuard
+from ipp.guardrails.texts import (
+    Keys,
+    NoJsonError,
+    Text,
+    UnreadableError,
+    decoded,
+    edited,
+    find_texts,
+    is_said,
+    path_of,
+    token,
+    without_details,
+)
+from ipp.guardrails.verdicts import (
+    MAX_VERDICTS,
+    Action,
+    Outcome,
+    Refusal,
+    Verdict,
+    refusal_of,
+    unreadable,
+)
+
+StreamKind = Literal["sse", "json"]
+SAID_ONLY: Final = frozenset({"allowPatterns", "jsonSchema", "language", "topics"})
+"""Types of rules that say what a text must be: of what people and models say to one another, not of names,
+descriptions of tools, their arguments or a model's reasoning."""
+RESTORING: Final = "pii"
+"""Type of rules whose placeholders are turned back."""
+
+
+class Asked(Protocol):
+    """Somebody else who judges texts."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no verdict is a match."""
+
+    async def judge(self, stage: Stage, texts: Sequence[tuple[str, str]]) -> float | None:
+        """The score of what is at fault, None when nothing is; ``texts`` are paths and what is said there.
+
+        ``UnansweredError`` when no verdict comes in time.
+        """
+
+
+class RuleAtWork(NamedTuple):
+    """A rule of a policy, compiled: what does the work, which is nothing here when somebody is asked."""
+
+    policy: str
+    rule: Rule
+    restores: bool = False
+    text: TextRule | None = None
+    """For requests."""
+    answer: TextRule | None = None
+    """For answers; has a ``longest`` when it looks at streams."""
+    body: BodyRule | None = None
+    asked: Asked | None = None
+
+    def looks_at(self, stage: Stage) -> bool:
+        """Whether it is for that stage."""
+        return stage in (self.rule.stages or ("request",))
+
+    def at(self, stage: Stage) -> TextRule | None:
+        """What looks at texts there; None when nothing does."""
+        if not self.looks_at(stage):
+            return None
+        return self.text if stage == "request" else self.answer
+
+    def verdict(self, stage: Stage, path: str, found: Found) -> Verdict:
+        """The verdict on a find in a text."""
+        start, end, match = found.start, found.end, found.match
+        return Verdict(
+            policy=self.policy,
+            rule=self.rule.name,
+            type=self.rule.type,
+            kind=match.kind,
+            stage=stage,
+            action=self.rule.mode,
+            path=path,
+            start=start,
+            end=end,
+            score=match.score,
+            latency_us=found.latency_ns // 1000,
+        )
+
+
+class _Nothing:
+    """Finds nothing."""
+
+    longest = 0
+
+    def find(self, text: str, start: int = 0) -> Sequence[Match]:
+        return ()
+
+
+class Seen(NamedTuple):
+    """What rules of texts make of a body."""
+
+    body: bytes
+    verdicts: list[Verdict]
+    refusal: Refusal | None
+
+
+class CompiledPolicy:
+    """All rules that hold for some traffic, in their order of precedence."""
+
+    def __init__(self, rules: Sequence[RuleAtWork]) -> None:
+        """``ConfigError`` when a rule for streams needs more than a window of the text."""
+        self.rules = tuple(rules)
+        texts: dict[Stage, tuple[RuleAtWork, ...]] = {
+            stage: tuple(rule for rule in rules if rule.at(stage) is not None)
+            for stage in ("request", "response", "stream")
+        }
+        self._texts = texts
+        self._bodies: dict[Stage, tuple[RuleAtWork, ...]] = {
+            stage: tuple(rule for rule in rules if rule.body is not None and rule.looks_at(stage))
+            for stage in ("request", "response")
+        }
+        self.asked: dict[Stage, tuple[RuleAtWork, ...]] = {
+            stage: tuple(rule for rule in rules if rule.asked is not None and rule.looks_at(stage))
+            for stage in ("request", "response")
+        }
+        """Rules of which somebody else judges, by stage; ``asking.ask`` asks them."""
+        for rule in texts["stream"]:
+            longest = rule.answer.longest if rule.answer is not None else None
+            if longest is None or longest > MAX_STREAM_MATCH:
+                raise ConfigError(
+                    f"rule '{rule.rule.name}' finds texts of more than {MAX_STREAM_MATCH} code points, which "
+                    "would be held back in streams; bound it, or leave out stage stream",
+                    path=f"{rule.policy}.{rule.rule.name}",
+                )
+        self._answers = {
+            stage: Searchers([_hiding(rule, stage) for rule in texts[stage]])
+            for stage in ("response", "stream")
+        }
+        self.needs_request = bool(texts["request"] or self._bodies["request"] or self.asked["request"])
+        """Whether a request's body has to be seen whole."""
+        self.needs_response = bool(texts["response"] or self._bodies["response"] or self.asked["response"])
+        """Whether whole answers have to be seen; those of a request with a vault have to in any case."""
+        self.needs_stream = bool(texts["stream"])
+        """Whether streams have to be seen; likewise."""
+
+    @property
+    def delay(self) -> int:
+        """Most code points at the end of what a stream has said that are held back while it goes on."""
+        return self._answers["stream"].held
+
+    def check_request(self, body: bytes, facts: Facts = Facts()) -> Outcome:  # noqa: B008  # immutable
+        """What becomes of a request with this body."""
+        try:
+            value = decoded(body)
+            found = find_texts(body, REQUEST)
+            said = [text.read(body) for text in found.texts]
+            if self._bodies["request"] and not isinstance(value, dict):
+                raise UnreadableError("is no JSON object")
+        except UnreadableError as error:
+            return unreadable(error).outcome()
+        variants = [value, json.loads(body, object_pairs_hook=_first_wins)] if found.repeats else [value]
+        verdicts, changes, refusal = self._check_fields(variants, facts, "request")
+        if refusal is not None:
+            return refusal.outcome(tuple(verdicts))
+        new = body
+        if changes:
+            new = changed(body, changes)
+            found = find_texts(new, REQUEST)
+            said = [text.read(new) for text in found.texts]
+        vault = Vault()
+        searchers = Searchers([_masking(rule, vault, said) for rule in self._texts["request"]])
+        seen = self._see(new, found.texts, said, searchers, "request")
+        verdicts += seen.verdicts
+        if seen.refusal is not None:
+            return seen.refusal.outcome(tuple(verdicts[:MAX_VERDICTS]))
+        return Outcome(
+            action=_action(verdicts),
+            body=seen.body,
+            verdicts=tuple(verdicts[:MAX_VERDICTS]),
+            vault=vault or None,
+        )
+
+    def check_response(self, body: bytes, vault: Vault | None = None) -> Outcome:
+        """What becomes of a whole answer; ``vault`` is the request's."""
+        searchers = self._searchers("response", vault)
+        if not searchers.items and searchers.vault is None and not self._bodies["response"]:
+            return Outcome(action="pass", body=body)
+        try:
+            value = decoded(body, is_strict=False)
+            found = find_texts(body, ANSWER)
+        except NoJsonError:
+            return self._check_bare(body, searchers)
+        except UnreadableError as error:
+            return unreadable(error, "response").outcome()
+        verdicts: list[Verdict] = []
+        refusal: Refusal | None = None
+        if isinstance(value, dict):
+            verdicts, changes, refusal = self._check_fields([value], Facts(), "response")
+            if changes:
+                body = changed(body, changes)
+                found = find_texts(body, ANSWER)
+        said = [text.read(body) for text in found.texts]
+        seen = self._see(body, found.texts, said, searchers, "response")
+        verdicts += seen.verdicts
+        told = tuple(verdicts[:MAX_VERDICTS])
+        refusal = refusal or seen.refusal
+        if refusal is not None:
+            return replace(refusal.outcome(told), body=withheld(value, refusal))
+        return Outcome(action=_action(verdicts), body=seen.body, verdicts=told)
+
+    def open_stream(
+        self,
+        kind: StreamKind,
+        vault: Vault | None = None,
+        told: Callable[[Sequence[Verdict]], None] | None = None,
+    ) -> BodyTransform | None:
+        """What an answer is fed through; None when nothing needs to see it.
+
+        ``kind``: ``sse`` for an event stream, ``json`` for an answer in pieces that is judged whole.
+        ``told`` gets the verdicts as they fall.
+        """
+        stage: Stage = "stream" if kind == "sse" else "response"
+        searchers = self._searchers(stage, vault)
+        if kind == "json":
+            if not searchers.items and searchers.vault is None and not self._bodies["response"]:
+                return None
+            return AnswerGuard(lambda body: self.check_response(body, vault), told)
+        if not searchers.items and searchers.vault is None:
+            return None
+        rules = self._texts["stream"]
+        return StreamGuard(
+            searchers,
+            lambda index, path, found: rules[index].verdict("stream", path, found),
+            lambda index, path: refusal_of(rules[index].rule, "stream", path),
+            told,
+        )
+
+    def _searchers(self, stage: Stage, vault: Vault | None) -> Searchers:
+        plain = self._answers[stage]
+        return Searchers(plain.items, vault) if vault else plain
+
+    def _check_fields(
+        self, variants: Sequence[Mapping[str, Any]], facts: Facts, stage: Stage
+    ) -> tuple[list[Verdict], list[Change], Refusal | None]:
+        """What rules of bodies say of the body, as each reader may take it."""
+        verdicts: list[Verdict] = []
+        changes: list[Change] = []
+        refusal: Refusal | None = None
+        for at_work in self._bodies[stage]:
+            check = at_work.body
+            if check is None:
+                continue
+            began = perf_counter_ns()
+            matches = [match for variant in variants for match in check.check(variant, facts)]
+            took = (perf_counter_ns() - began) // 1000
+            for match in _by_place(matches):
+                mode = at_work.rule.mode
+                if mode == "mask" and not match.changes:
+                    mode = "block"
+                verdicts.append(_field_verdict(at_work, match, stage, mode, took))
+                if mode == "block" and refusal is None:
+                    refusal = refusal_of(at_work.rule, stage, match.path)
+                elif mode == "mask":
+                    changes += match.changes
+        return verdicts, changes, refusal
+
+    def _see(
+        self, body: bytes, texts: Sequence[Text], said: Sequence[str], searchers: Searchers, stage: Stage
+    ) -> Seen:
+        rules = self._texts[stage]
+        verdicts: list[Verdict] = []
+        edits: list[tuple[int, int, bytes]] = []
+        changed_keys: list[Keys] = []
+        blocking: tuple[int, str] | None = None
+        unsaid = searchers
+        if any(rule.rule.type in SAID_ONLY for rule in rules):
+            unsaid = Searchers(
+                [
+                    searcher._replace(rule=_Nothing()) if rule.rule.type in SAID_ONLY else searcher
+                    for searcher, rule in zip(searchers.items, rules, strict=True)
+                ],
+                searchers.vault,
+            )
+        for text, words in zip(texts, said, strict=True):
+            if not words:
+                continue
+            kind = ArgumentsFinder if text.kind is Kind.JSON else PlainFinder
+            finder: Finder = kind(searchers if is_said(text) else unsaid)
+            finder.feed(words, True)
+            if finder.found:
+                path = path_of(text.keys)
+                verdicts += [rules[found.rule].verdict(stage, path, found) for found in finder.found]
+                if finder.blocked is not None and (blocking is None or finder.blocked.rule < blocking[0]):
+                    blocking = finder.blocked.rule, path
+            if finder.regions and blocking is None:
+                edits.append((text.start, text.end, token(applied(words, finder.regions))))
+                changed_keys.append(text.keys)
+        if blocking is not None:
+            return Seen(body, verdicts, refusal_of(rules[blocking[0]].rule, stage, blocking[1]))
+        if edits and stage != "request":
+            edits += without_details(find_texts(body, ANSWER), body, changed_keys)
+        return Seen(edited(body, edits), verdicts, None)
+
+    def _check_bare(self, body: bytes, searchers: Searchers) -> Outcome:
+        """An answer that is no JSON is one text."""
+        finder = PlainFinder(searchers)
+        words = body.decode("utf-8", "replace")
+        finder.feed(words, True)
+        rules = self._texts["response"]
+        verdicts = tuple(rules[found.rule].verdict("response", "", found) for found in finder.found)
+        if finder.blocked is not None:
+            return refusal_of(rules[finder.blocked.rule].rule, "response").outcome(verdicts[:MAX_VERDICTS])
+        if finder.regions:
+            body = applied(words, finder.regions).encode("utf-8", "replace")
+        return Outcome(action=_action(verdicts), body=body, verdicts=verdicts[:MAX_VERDICTS])
+
+
+def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
+def _by_place(matches: Sequence[BodyMatch]) -> list[BodyMatch]:
+    """One of the matches that say the same of the same field."""
+    return list({(match.path, match.kind): match for match in reversed(matches)}.values())[::-1]
+
+
+def _field_verdict(at_work: RuleAtWork, match: BodyMatch, stage: Stage, mode: Mode, took: int) -> Verdict:
+    return Verdict(
+        policy=at_work.policy,
+        rule=at_work.rule.name,
+        type=at_work.rule.type,
+        kind=match.kind,
+        stage=stage,
+        action=mode,
+        path=match.path,
+        latency_us=took,
+    )
+
+
+def _hiding(at_work: RuleAtWork, stage: Stage) -> Searcher:
+    """The rule in answers: what it masks is masked for good."""
+    names = at_work.rule.type == RESTORING
+
+    def put(match: Match, part: str) -> str:
+        return hidden(match.kind, match, names=names)
+
+    return Searcher(_text_rule(at_work, stage), at_work.rule.mode, put)
+
+
+def _masking(at_work: RuleAtWork, vault: Vault, said: Sequence[str]) -> Searcher:
+    """The rule in a request."""
+    if not at_work.restores or at_work.rule.mode != "mask":
+        return _hiding(at_work, "request")
+
+    def put(match: Match, part: str) -> str:
+        if not vault:
+            vault.avoid(said)
+        return vault.placeholder(match.kind, part) or hidden(match.kind, match, names=True)
+
+    return Searcher(_text_rule(at_work, "request"), at_work.rule.mode, put)
+
+
+def _text_rule(at_work: RuleAtWork, stage: Stage) -> TextRule:
+    found = at_work.at(stage)
+    if found is None:
+        raise TypeError(f"{at_work.rule.name} is no rule of texts")
+    return found
+
+
+def _action(verdicts: Sequence[Verdict]) -> Action:
+    actions = {verdict.action for verdict in verdicts}
+    for action in ("block", "mask", "flag"):
+        if action in actions:
+            return action
+    return "pass"

@@ -1,0 +1,135 @@
+"""Which rules hold for which traffic.
+
+Rules are compiled once, when documents are taken over; a selection only puts those together whose policies
+match. All policies that match hold; of rules with one name the one of the policy that comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from dataplane.config.guardrails import GuardrailPolicySpec, rule_parameters
+from dataplane.errors import ConfigError
+from ipp.guardrails.asking import Asking
+from ipp.guardrails.engine import RESTORING, CompiledPolicy, RuleAtWork
+from ipp.guardrails.matches import TextRule
+from ipp.guardrails.rules import compile_rule, is_pure
+
+MAX_SELECTIONS: Final = 4096
+"""Combinations of tenant, model and pool that are remembered; clients choose what they write there."""
+
+
+class _Names:
+    """Names, and beginnings of names."""
+
+    __slots__ = ("_exact", "_heads")
+
+    def __init__(self, patterns: Sequence[str] | None) -> None:
+        listed = ["*"] if patterns is None else patterns
+        self._exact = frozenset(pattern for pattern in listed if not pattern.endswith("*"))
+        self._heads = tuple(pattern[:-1] for pattern in listed if pattern.endswith("*"))
+
+    def match(self, name: str) -> bool:
+        return name in self._exact or name.startswith(self._heads)
+
+
+class _Policy:
+    """One document, ready."""
+
+    __slots__ = ("_models", "_pools", "_tenants", "rules")
+
+    def __init__(self, spec: GuardrailPolicySpec, rules: Sequence[RuleAtWork]) -> None:
+        self._tenants, self._models, self._pools = (
+            _Names(spec.tenants),
+            _Names(spec.models),
+            _Names(spec.pools),
+        )
+        self.rules = tuple(rules)
+
+    def holds(self, tenant: str, model: str, pool: str) -> bool:
+        return self._tenants.match(tenant) and self._models.match(model) and self._pools.match(pool)
+
+
+class Policies:
+    """All policies there are."""
+
+    def __init__(
+        self,
+        documents: Sequence[tuple[str, GuardrailPolicySpec]],
+        asking: Asking | None = None,
+        problems: list[ConfigError] | None = None,
+    ) -> None:
+        """``documents`` are names and specs.
+
+        Rules that cannot be compiled go to ``problems``, all of them, and are left out; without ``problems``
+        the first is raised. Without ``asking``, rules that ask somebody are left out: for trying policies.
+        """
+        mistakes: list[ConfigError] = []
+        ordered = sorted(documents, key=lambda document: (-document[1].priority, document[0]))
+        self._policies = [
+            _Policy(spec, _compiled(name, spec, asking, mistakes)) for name, spec in ordered if spec.enabled
+        ]
+        if mistakes and problems is None:
+            raise mistakes[0]
+        if problems is not None:
+            problems += mistakes
+        self._selections: dict[tuple[str, str, str], CompiledPolicy | None] = {}
+        self._made: dict[tuple[int, ...], CompiledPolicy | None] = {}
+
+    def select(self, tenant: str, model: str, pool: str) -> CompiledPolicy | None:
+        """What holds for this traffic; None when nothing does. Unknown names are empty."""
+        key = (tenant, model, pool)
+        try:
+            return self._selections[key]
+        except KeyError:
+            pass
+        found = tuple(
+            index for index, policy in enumerate(self._policies) if policy.holds(tenant, model, pool)
+        )
+        if found not in self._made:
+            if len(self._made) >= MAX_SELECTIONS:
+                self._made.clear()
+            self._made[found] = self._joined(found)
+        if len(self._selections) >= MAX_SELECTIONS:
+            self._selections.clear()
+        made = self._selections[key] = self._made[found]
+        return made
+
+    def _joined(self, found: Sequence[int]) -> CompiledPolicy | None:
+        rules: dict[str, RuleAtWork] = {}
+        for index in found:
+            for rule in self._policies[index].rules:
+                rules.setdefault(rule.rule.name, rule)
+        return CompiledPolicy(list(rules.values())) if rules else None
+
+
+def _compiled(
+    name: str, spec: GuardrailPolicySpec, asking: Asking | None, problems: list[ConfigError]
+) -> list[RuleAtWork]:
+    """The rules of one policy."""
+    made: list[RuleAtWork] = []
+    for index, rule in enumerate(spec.rules):
+        path = f"{name}.spec.rules[{index}]"
+        parameters = rule_parameters(rule, path, problems)
+        if parameters is None:
+            continue
+        restores = rule.type == RESTORING and rule.mode == "mask" and getattr(parameters, "restore", False)
+        base = RuleAtWork(name, rule, restores)
+        try:
+            if not is_pure(rule):
+                if asking is not None:
+                    made.append(base._replace(asked=asking.guard(name, rule, parameters)))
+                continue
+            stages = rule.stages or ["request"]
+            first = compile_rule(rule, parameters, streaming=False)
+            if not hasattr(first, "find"):
+                made.append(base._replace(body=first))
+                continue
+            second = compile_rule(rule, parameters) if "stream" in stages else first
+            at_work = base._replace(text=cast("TextRule", first), answer=cast("TextRule", second))
+            CompiledPolicy([at_work])  # which says whether it may look at streams
+            made.append(at_work)
+        except ConfigError as error:
+            problems.append(error.within(f"{path}.parameters"))
+    return made

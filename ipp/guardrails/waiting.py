@@ -1,0 +1,119 @@
+"""What waits in a stream: texts that go on from event to event, and the events that have parts of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from dataplane.payload.json_text import STRING
+from ipp.guardrails.dialects import Channel, Reading, is_media
+from ipp.guardrails.finding import Finder, Region
+from ipp.guardrails.texts import Keys, Text, Texts, unquoted
+
+
+class GoingText:
+    """A text that goes on from event to event."""
+
+    __slots__ = ("_base", "_regions", "_said", "finder", "key", "model", "queued", "sent", "total")
+
+    def __init__(self, key: Channel, finder: Finder) -> None:
+        self.key = key
+        self.finder = finder
+        self._said = ""
+        self._base = 0
+        self._regions: deque[Region] = deque()
+        self.total = 0
+        """Code points that have come."""
+        self.sent = 0
+        """Of those, how many have been sent, or replaced."""
+        self.queued = 0
+        """Events in the queue that have a part of it."""
+        self.model: tuple[Any, Text] | None = None
+        """Data of an event that has a part of it, and which part."""
+
+    def feed(self, piece: str, end: bool) -> None:
+        self._said += piece
+        self.total += len(piece)
+        finder = self.finder
+        finder.feed(piece, end)
+        if finder.regions:
+            self._regions.extend(finder.regions)
+            finder.regions = []
+
+    def take(self, upto: int) -> str:
+        """What is sent of the text up to there, as far as it is certain."""
+        upto = min(upto, self.finder.frontier)
+        pieces: list[str] = []
+        base, regions = self._base, self._regions
+        while self.sent < upto:
+            region = regions[0] if regions and regions[0].start < upto else None
+            if region is None:
+                pieces.append(self._said[self.sent - base : upto - base])
+                self.sent = upto
+            else:
+                regions.popleft()
+                pieces += (self._said[self.sent - base : region.start - base], region.text)
+                self.sent = region.end
+        if self.sent - base > 1024:
+            self._said = self._said[self.sent - base :]
+            self._base = self.sent
+        return "".join(pieces)
+
+
+class WaitingEvent:
+    """An event that waits."""
+
+    __slots__ = ("data", "edits", "found", "is_overdue", "keys", "parts", "raw", "value")
+
+    def __init__(self, raw: bytes, data: bytes, value: Any, found: Texts | None) -> None:
+        self.raw = raw
+        self.data = data
+        self.value = value
+        self.found = found
+        self.parts: list[tuple[GoingText, int, Text, str]] = []
+        """Parts of texts that go on: up to where in the whole, the token, and what it says."""
+        self.edits: list[tuple[int, int, bytes]] = []
+        """Of texts that stand for themselves."""
+        self.keys: list[Keys] = []
+        """The fields that change."""
+        self.is_overdue = False
+
+    def is_ready(self) -> bool:
+        return all(upto <= text.finder.frontier or upto <= text.sent for text, upto, _, _ in self.parts)
+
+
+class Alike:
+    """An event that others are like but for one text: nearly all of a stream, which need not be read anew."""
+
+    __slots__ = ("_head", "_place", "_tail", "event", "key")
+
+    def __init__(self, event: WaitingEvent, place: Text, key: Channel) -> None:
+        self.event = event
+        self.key = key
+        self._place = place
+        self._head = event.data[: place.start]
+        self._tail = event.data[place.end :]
+
+    @classmethod
+    def of(cls, event: WaitingEvent, reading: Reading) -> Alike | None:
+        """None when the event says more than one text that goes on."""
+        found = event.found
+        if found is None or found.repeats or found.details or reading.ends or len(found.texts) != 1:
+            return None
+        key = reading.channels[0]
+        if key is None or is_media(event.value, found.texts[0]):
+            return None
+        return cls(event, found.texts[0], key)
+
+    def words_of(self, data: bytes) -> tuple[Text, str] | None:
+        """The text in an event with this data, and what it says; None when the event is another."""
+        if not data.startswith(self._head) or not data.endswith(self._tail):
+            return None
+        start, end = len(self._head), len(data) - len(self._tail)
+        if STRING.fullmatch(data, start, max(start, end)) is None:
+            return None
+        place = self._place
+        try:
+            return Text(place.keys, place.kind, start, end), unquoted(data[start:end])
+        except ValueError:
+            return None

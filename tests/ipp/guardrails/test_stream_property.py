@@ -1,0 +1,176 @@
+"""Whatever the text, the rules, the API and the chunks: a stream comes to what a whole answer comes to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
+
+from dataplane.extproc.events import EndBody
+from ipp.guardrails.masking import Vault
+from tests.support.guardrail_policies import BLOCKED, at_work, expected, policy
+from tests.support.guardrail_streams import (
+    CHANNELS,
+    ONE_BY_ONE,
+    encoded,
+    events,
+    read_stream,
+    read_whole,
+    whole,
+)
+from tests.support.json_spellings import cut, cuts
+
+RULES = [
+    at_work("cat", r"\bcat\b", 3),
+    at_work("pairs", r"a[ab]{0,3}", 4),
+    at_work("number", r"\d\d-\d{1,3}", 6, restores=True, kind="email"),
+    at_work("odd", '"c|\\\\n|é😀', 2),
+    at_work("gone", r"z{2,3}", 3, mode="flag"),
+    at_work("stop", r"\bdog{1,3}\b", 5, mode="block"),
+    at_work("mark", r"b\nc", 3, mode="block"),
+]
+WORDS = [
+    "cat",
+    "dog",
+    "dogg",
+    "a",
+    "ab",
+    "b",
+    "c",
+    "12-3",
+    "1",
+    "-",
+    " ",
+    " ",
+    "é😀",
+    '"',
+    "\\",
+    "\n",
+    "zz",
+    "z",
+]
+WORDS += ["<EMAIL_1>", "<EMA", "IL_1>", "<", "<<EMAIL_12>", "{", "},[", "\u2028", "x" * 40]
+
+said = st.lists(st.sampled_from(WORDS), max_size=14).map("".join)
+values = st.recursive(
+    st.one_of(said, st.integers(0, 99), st.sampled_from([True, None, 12.5])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(said, inner, max_size=3),
+    max_leaves=6,
+)
+arguments = st.dictionaries(said, values, max_size=3).flatmap(
+    lambda value: st.sampled_from(
+        [
+            json.dumps(value),
+            json.dumps(value, ensure_ascii=False, indent=1),
+            json.dumps(value).replace("a", "\\u0061"),
+        ]
+    )
+)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
+    """An API, what is said, and how it comes."""
+    api = draw(st.sampled_from(list(CHANNELS)))
+    channels = draw(st.lists(st.sampled_from(CHANNELS[api]), min_size=1, unique=True))
+    texts = {channel: draw(arguments if channel.startswith("args") else said) for channel in channels}
+    pieces = {
+        channel: [piece.decode("utf-32-le") for piece in _cut(text, draw(cuts))]
+        for channel, text in texts.items()
+    }
+    order = [channel for channel in channels for _ in pieces[channel]]
+    if api not in ONE_BY_ONE:
+        order = draw(st.permutations(order))
+    taken = {channel: iter(parts) for channel, parts in pieces.items()}
+    return api, texts, [(channel, next(taken[channel])) for channel in order]
+
+
+def _cut(text: str, places: list[int]) -> list[bytes]:
+    """A text in pieces of whole code points."""
+    size = len(text)
+    at = sorted(place % (size + 1) for place in places)
+    ends = zip([0, *at], [*at, size], strict=True)
+    return [text[start:stop].encode("utf-32-le") for start, stop in ends]
+
+
+def come_to(rules: Any, channel: str, text: str, names: dict[str, str]) -> tuple[Any, bool]:
+    """What a text must come to; of arguments, their value."""
+    if not channel.startswith("args"):
+        return expected(rules, text, names)
+    blocked = False
+
+    def each(value: Any) -> Any:
+        nonlocal blocked
+        if isinstance(value, dict):
+            return [(each(key), each(item)) for key, item in value.items()]
+        if isinstance(value, list):
+            return [each(item) for item in value]
+        bare = value if isinstance(value, str) else json.dumps(value)
+        new, ends = expected(rules, bare, names)
+        blocked |= ends
+        return value if new == bare else new
+
+    return each(json.loads(text)), blocked
+
+
+def pairs(text: str) -> Any:
+    """Arguments as ``come_to`` gives them."""
+
+    def each(value: Any) -> Any:
+        return [each(item) for item in value] if isinstance(value, list) else value
+
+    return json.loads(text, object_pairs_hook=lambda found: [(key, each(value)) for key, value in found])
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    answers(),
+    st.lists(st.sampled_from(range(len(RULES))), unique=True, max_size=4),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.booleans(),
+    st.booleans(),
+    cuts,
+)
+def test_stream_comes_to_what_a_whole_answer_comes_to(answer, chosen, end, ascii_only, has_vault, chunks):
+    api, texts, pieces = answer
+    rules = [RULES[index] for index in sorted(chosen)]
+    vault = Vault()
+    names = {}
+    if has_vault:
+        names = {vault.placeholder("email", 'me"\\\n@x'): 'me"\\\n@x'}
+    compiled = policy(*rules)
+    wanted = {channel: come_to(rules, channel, text, names) for channel, text in texts.items()}
+    sent, was_cut = b"", False
+    guard = compiled.open_stream("sse", vault)
+    came = b"".join(encoded(events(api, pieces), end, ascii_only=ascii_only))
+    if guard is None:
+        assert not rules
+        assert not has_vault
+        return
+    parts = cut(came, chunks)
+    try:
+        for at, chunk in enumerate(parts):
+            sent += guard.feed(chunk, at == len(parts) - 1)
+    except EndBody as ended:
+        sent, was_cut = sent + ended.last, True
+    got = read_stream(api, sent)
+    assert was_cut == any(blocked for _, blocked in wanted.values())
+    unstreamed = compiled.check_response(json.dumps(whole(api, texts)).encode(), vault)
+    assert (unstreamed.action == "block") == was_cut
+    if was_cut:
+        for channel, text in got.items():
+            if not channel.startswith("args"):
+                assert wanted[channel][0].partition(BLOCKED)[0].startswith(text)
+        return
+    plain = read_whole(api, json.loads(unstreamed.body))
+    for channel, (new, _) in wanted.items():
+        if channel.startswith("args"):
+            assert pairs(got[channel]) == new
+            assert pairs(plain[channel]) == new
+        else:
+            assert got.get(channel, "") == new
+            assert plain[channel] == new
+    if all(text == texts[channel] for channel, text in got.items()) and len(texts) == 1 and not has_vault:
+        assert sent == came
