@@ -27,7 +27,7 @@ Codes = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.intp]
 
 WORD: Final = 1
-"""Letters, digits, marks and the underscore of scripts that put spaces between words."""
+"""Letters, digits and marks of scripts that put spaces between words; the underscore is none."""
 LETTER: Final = 2
 """Letters and digits of any script."""
 HIDDEN: Final = 4
@@ -168,7 +168,7 @@ def classes() -> npt.NDArray[np.uint8]:
         category = unicodedata.category(character)
         if character.isalnum():
             table[code] = WORD | LETTER
-        elif category[0] == "M" or character == "_":
+        elif category[0] == "M":
             table[code] = WORD
         elif category == "Cf" or (category == "Cc" and character not in _SPACES):
             table[code] = HIDDEN

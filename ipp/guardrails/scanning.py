@@ -34,6 +34,10 @@ Search = Callable[[bytes, int], tuple[int, int] | None]
 """Text and a place in bytes -> the first match that begins there or later."""
 
 
+Span = tuple[int, int, int]
+"""Start and end in bytes, and which pattern."""
+
+
 class Item(NamedTuple):
     """One pattern."""
 
@@ -84,14 +88,21 @@ class Scanner:
         if not occurring:
             return []
         at = len(utf8(shown[: start - context]))
-        spans = self._exactly(raw, occurring, at) if self._exact else self._each(raw, occurring, at)
-        if len(raw) == len(shown):
+        if self._exact:
+            return self._matches(raw, shown, context, self._exactly(raw, occurring, at))
+        return leftmost(self._matches(raw, shown, context, self._each(raw, occurring, at)))
+
+    def every(self, text: str) -> list[Match]:
+        """All that each pattern matches by itself, overlapping, in no order."""
+        raw = utf8(text)
+        return self._matches(raw, text, 0, self._each(raw, self._occurring(raw), 0))
+
+    def _matches(self, raw: bytes, text: str, context: int, spans: Iterable[Span]) -> list[Match]:
+        """From places in bytes to places in the whole text."""
+        if len(raw) == len(text):
             return [Match(s + context, e + context, self._items[k].kind) for s, e, k in spans]
-        places = np.cumsum((np.frombuffer(raw + b"a", np.uint8) & 0xC0) != 0x80) - 1
-        return [
-            Match(int(places[s]) + context, int(places[e]) + context, self._items[k].kind)
-            for s, e, k in spans
-        ]
+        places = np.cumsum((np.frombuffer(raw + b"a", np.uint8) & 0xC0) != 0x80) - 1 + context
+        return [Match(int(places[s]), int(places[e]), self._items[k].kind) for s, e, k in spans]
 
     def _occurring(self, raw: bytes) -> list[int]:
         found: list[int] = []
@@ -116,7 +127,7 @@ class Scanner:
             at = start + 1
         return None
 
-    def _exactly(self, raw: bytes, occurring: Iterable[int], at: int) -> list[tuple[int, int, int]]:
+    def _exactly(self, raw: bytes, occurring: Iterable[int], at: int) -> list[Span]:
         """From the left, the longest first, each search beginning anew behind the match before."""
         ahead = [
             (found[0], -found[1], index)
@@ -124,7 +135,7 @@ class Scanner:
             if (found := self._search(raw, index, at)) is not None
         ]
         heapq.heapify(ahead)
-        chosen: list[tuple[int, int, int]] = []
+        chosen: list[Span] = []
         while ahead:
             start, end, index = ahead[0][0], -ahead[0][1], ahead[0][2]
             if start >= at:
@@ -136,14 +147,14 @@ class Scanner:
                 heapq.heappop(ahead)
         return chosen
 
-    def _each(self, raw: bytes, occurring: Iterable[int], at: int) -> list[tuple[int, int, int]]:
-        found = [
-            Match(match.start(), match.end(), str(index))
+    def _each(self, raw: bytes, occurring: Iterable[int], at: int) -> list[Span]:
+        """What each pattern matches by itself."""
+        return [
+            (match.start(), match.end(), index)
             for index in occurring
             for match in self._compiled[index].finditer(raw, at)
             if match.end() > match.start()
         ]
-        return [(match.start, match.end, int(match.kind)) for match in leftmost(found)]
 
 
 def _occurrence(items: Sequence[Item], options: Any) -> Any:

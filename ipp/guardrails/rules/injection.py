@@ -71,13 +71,13 @@ class InjectionRule:
     def _by_signs(self, text: str) -> Iterator[Match]:
         folded = normalize.fold(text)
         plain = folded.text()
-        for match in self._folded.find(plain):
+        for match in self._folded.every(plain):
             sign = signs.SIGNS[int(match.kind)]
             before = plain[max(match.start - _BEFORE, 0) : match.start]
             weight = sign.weight * (SPOKEN_OF if before.endswith(signs.NEGATIONS) else 1)
             start, end = folded.original(match.start, match.end)
             yield Match(start, end, sign.kind, weight)
-        for match in self._raw.find(text):
+        for match in self._raw.every(text):
             sign = signs.RAW_SIGNS[int(match.kind)]
             yield Match(match.start, match.end, sign.kind, sign.weight)
 

@@ -84,14 +84,18 @@ SIGNS: Final[tuple[Sign, ...]] = (
     Sign(
         PERSONA,
         0.85,
-        r"\b(?:enable|enter|activate|switch to|turn on|go into|you are in) (?:\w+ ){0,2}(?:developer|debug|god|admin|sudo|dan|jailbreak|maintenance|unrestricted) mode\b",
+        r"\b(?:enable|enter|activate|switch to|turn on|go into|you are in|you are now in) (?:\w+ ){0,2}(?:god|dan|jailbreak|unrestricted|sudo) mode\b|\b(?:enable|enter|activate|switch to|turn on|go into) (?:developer|debug|admin|maintenance) mode(?:$|[^ \w]| (?:and|now|immediately)\b)|\byou are (?:now )?in (?:developer|debug|admin|maintenance) mode\b",
     ),
     Sign(PERSONA, 0.55, r"\bfrom now on,? you (?:are|will|must|act|have|should)\b"),
-    Sign(PERSONA, 0.8, r"\bdo anything now\b|\bstay in character (?:no matter|even if)|\bdan mode\b"),
+    Sign(
+        PERSONA,
+        0.8,
+        r"\bdo anything now(?:$|[^ \w]| (?:and|mode|prompt|persona|without)\b)|\bstay in character (?:no matter|even if)|\bdan mode\b",
+    ),
     Sign(
         UNBOUND,
         0.85,
-        r"\b(?:without|no|ignoring|free (?:of|from)|not bound by|regardless of) (?:any |all |your |the )*(?:\w+ )?(?:restrictions|filters|censorship|limitations|safety guidelines|ethical guidelines|content polic(?:y|ies)|safety measures|safeguards|guardrails|moral constraints)\b[^.!?]{0,60}\b(?:answer|respond|reply|comply|tell|say|act|write|explain)|\b(?:answer|respond|reply|comply|tell me|write|explain)\b[^.!?]{0,60}\b(?:without|no|ignoring|free (?:of|from)|not bound by|regardless of) (?:any |all |your |the )*(?:\w+ )?(?:restrictions|filters|censorship|limitations|safety guidelines|ethical guidelines|content polic(?:y|ies)|safety measures|safeguards|guardrails|moral constraints)\b",
+        r"\b(?:without|no|ignoring|free (?:of|from)|not bound by|regardless of) (?:any |all |your |the )*(?:\w+ )?(?:restrictions|filters|censorship|limitations|safety guidelines|ethical guidelines|content polic(?:y|ies)|safety measures|safeguards|guardrails|moral constraints)\b[^.!?]{0,60}\b(?:answer|respond|reply|comply|tell|say|act|write|explain)|\b(?:answer|respond|reply|comply|tell me|write|explain)\b[^.!?]{0,60}\b(?:without|no|ignoring|free (?:of|from)|not bound by|regardless of) (?:any |all |your |the )*(?:\w+ )?(?:restrictions|filters|censorship|limitations|safety guidelines|ethical guidelines|content polic(?:y|ies)|safety measures|safeguards|guardrails|moral constraints)(?:$|[^ \w]| (?:and|or|whatsoever|at all)\b)",
     ),
     Sign(
         UNBOUND,
@@ -106,13 +110,23 @@ SIGNS: Final[tuple[Sign, ...]] = (
     Sign(
         EXFILTRATION,
         0.85,
-        r"\b(?:send|post|forward|email|exfiltrate|upload|transmit|append|leak) (?:\w+ ){0,5}(?:conversation|chat history|messages|system prompt|credentials|passwords?|api keys?|secrets|tokens|user data|contents?) (?:\w+ ){0,5}(?:to|at) (?:https?://|www\.|\S+@|this (?:url|address|server|webhook))",
+        r"\b(?:send|post|forward|email|exfiltrate|upload|transmit|append|leak) (?:[\w']+ ){0,5}(?:conversation|chat history|messages|system prompt|credentials|passwords?|api keys?|secrets|tokens|user data|contents?) (?:\w+ ){0,5}(?:to|at) (?:https?://|www\.|\S+@|this (?:url|address|server|webhook))",
     ),
     Sign(EXFILTRATION, 0.8, r"!\[[^\]]{0,80}\]\(https?://[^)\s]{1,200}[?&][^)\s=]{1,40}=(?:\{|<|\[|%7b|\$)"),
     Sign(
         EXFILTRATION,
         0.85,
-        r"\b(?:do not|don't|without) (?:tell|telling|inform|informing|alert|alerting|mention|mentioning|notify|notifying)\b[^.!?]{0,30}\b(?:the )?user\b",
+        r"\b(?:do not|don't|without) (?:tell|telling|inform|informing|alert|alerting|mention|mentioning|notify|notifying)\b[^.!?]{0,30}\b(?:the )?user(?:$|[^'\w])",
+    ),
+    Sign(
+        OVERRIDE,
+        0.85,
+        r"\b(?:do not|don't|stop|no longer) (?:follow|obey|listen to|following|obeying|listening to) (?:the|your) (?:\w+ )?(?:system prompt|system message|system instructions|own rules|programming)\b",
+    ),
+    Sign(
+        UNBOUND,
+        0.85,
+        r"\byou (?:now )?have no (?:more )?(?:rules|restrictions|limits|limitations|filters|guidelines|polic(?:y|ies)|ethics|morals)\b",
     ),
     # German
     Sign(
@@ -214,6 +228,17 @@ SIGNS: Final[tuple[Sign, ...]] = (
         EXTRACTION,
         0.85,
         r"\b(?:toon|laat|geef|herhaal|onthul|wat is) (?:\w+ ){0,3}(?:je|jouw|de) (?:\w+ ){0,2}(?:systeemprompt|systeeminstructies|systeembericht|system prompt)\b",
+    ),
+    # Czech, Swedish, Danish and Norwegian
+    Sign(
+        OVERRIDE,
+        0.9,
+        r"\b(?:ignoruj|zapomen)\w* (?:\w+ ){0,3}(?:predchozi|puvodni|predesle|vsechny|vsechna) (?:\w+ ){0,2}(?:pokyny|instrukce|pravidla|prikazy)\b",
+    ),
+    Sign(
+        OVERRIDE,
+        0.9,
+        r"\b(?:ignorera|ignorer|glom|glem|bortse fran|se bort fra) (?:\w+ ){0,3}(?:tidigare|foregaende|tidligere|forrige|alla|alle) (?:\w+ ){0,2}(?:instruktioner|instruksjoner|regler|anvisningar|anvisninger)\b",
     ),
     # Polish
     Sign(

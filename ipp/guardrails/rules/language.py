@@ -26,6 +26,7 @@ SURE: Final = 0.9
 MIN_LETTERS_SHARE: Final = 0.6
 """Of a stretch's characters that are no white space, in prose."""
 
+_NO_LANGUAGE: Final = "zxx"
 _SPACE: Final = re.compile(r"\s")
 
 
@@ -65,7 +66,8 @@ class LanguageRule:
         ranked = self._identify.rank(stretch.encode("utf-8", "replace").decode())
         allowed = float(sum(share for code, share in ranked if code in self._allowed))
         code = ranked[0][0]
-        return (code, 1 - allowed) if code not in self._allowed and 1 - allowed >= SURE else ("", 0.0)
+        other = code != _NO_LANGUAGE and code not in self._allowed and 1 - allowed >= SURE
+        return (code, 1 - allowed) if other else ("", 0.0)
 
 
 def _stretches(text: str, start: int) -> Iterator[tuple[int, int]]:

@@ -160,7 +160,7 @@ def _by_source(path: str, source: Mapping[str, Any]) -> _Item | None:
     given = source.get("media_type") or source.get("mimeType") or source.get("mime_type") or ""
     given = given if isinstance(given, str) else ""
     data = next((value for key in ("data", "file_data") if isinstance(value := source.get(key), str)), None)
-    if source.get("type") in {"text", "content"}:
+    if source.get("type") in ("text", "content"):
         return None
     if isinstance(data, str):
         if data[:5].lower() == "data:":

@@ -20,14 +20,17 @@ def beside(raw: bytes, start: int, end: int) -> bool:
     return bool(before and before in b"./") or bool(after and after in b"/_" and before != b"_")
 
 
-def by_digits(check: Callable[[str], bool]) -> Check:
-    """A check of what stays without separators, letters made large."""
+def by_digits(check: Callable[[str], bool], size: int | None = None) -> Check:
+    """A check of what stays without separators, letters made large.
+
+    ``size``: how many characters there must be, for patterns that look beyond their number's end.
+    """
 
     def judge(raw: bytes, start: int, end: int) -> int:
         if beside(raw, start, end):
             return -1
         kept = "".join(c for c in raw[start:end].decode("ascii", "replace") if c.isalnum()).upper()
-        return end if check(kept) else -1
+        return end if len(kept) == (size or len(kept)) and check(kept) else -1
 
     return judge
 
@@ -56,6 +59,7 @@ def _finnish(text: str) -> bool:
     return len(plain) == 10 and (len(text) == 10 or century.isalpha()) and checksums.finnish(plain)
 
 
+_SIZES: Final = {"in": 12, "jp": 12}
 _SHAPES: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
     ("be", r"\b\d{2}[. ]?\d{2}[. ]?\d{2}[- ]\d{3}[. ]?\d{2}\b", checksums.belgian),
     ("br", r"\b\d{3}\.?\d{3}\.?\d{3}-?\d{2}\b", checksums.brazilian),
@@ -73,9 +77,9 @@ _SHAPES: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
     ),
     ("gb", r"(?i)\b[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{2} ?\d{2} ?\d{2} ?[A-D]\b", _national_insurance),
     ("gb", r"\b[1-9]\d{2}[ -]\d{3}[ -]\d{4}\b", checksums.british_health),
-    ("in", r"\b[2-9]\d{3}[ -]\d{4}[ -]\d{4}\b", checksums.verhoeff),
+    ("in", r"\b[2-9]\d{3} \d{4} \d{4}\b(?: \d)?", checksums.verhoeff),
     ("it", r"(?i)\b[A-Z]{6}\d{2}[A-EHLMPRST]\d{2}[A-Z]\d{3}[A-Z]\b", checksums.italian),
-    ("jp", r"\b\d{4}[ -]\d{4}[ -]\d{4}\b", checksums.japanese),
+    ("jp", r"\b\d{4} \d{4} \d{4}\b(?: \d)?", checksums.japanese),
     ("kr", r"\b\d{6}-[1-8]\d{6}\b", checksums.korean),
     ("mx", r"(?i)\b[A-Z]{4}\d{6}[HMX][A-Z]{5}[0-9A-Z]\d\b", checksums.mexican),
     ("no", r"\b[0-7]\d[01]\d{3} ?\d{5}\b", checksums.norwegian),
@@ -88,5 +92,6 @@ _SHAPES: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
 
 
 ITEMS: Final = [
-    Item(f"nationalId.{country}", pattern, by_digits(check)) for country, pattern, check in _SHAPES
+    Item(f"nationalId.{country}", pattern, by_digits(check, _SIZES.get(country)))
+    for country, pattern, check in _SHAPES
 ]

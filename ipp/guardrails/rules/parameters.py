@@ -9,6 +9,8 @@ from dataplane.config.guardrails import Parameters, Range
 from ipp.guardrails.matches import REMOVED, BodyMatch, Change, Facts
 from ipp.guardrails.rules.fields import ABSENT, is_number, look, places
 
+_CHOICES: Final = ("auto", "any", "none", "required", "allowed_tools")
+"""Types of choices that name no tool."""
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 
 
@@ -53,12 +55,7 @@ class ParameterRule:
             choice = body.get(field)
             if isinstance(choice, Mapping):
                 for inner, name in _names(choice):
-                    if name not in allowed and choice.get("type") not in {
-                        "auto",
-                        "any",
-                        "none",
-                        "allowed_tools",
-                    }:
+                    if name not in allowed and choice.get("type") not in _CHOICES:
                         yield BodyMatch(f"{field}{inner}", "tool", (Change((field,), REMOVED),))
 
 

@@ -13,8 +13,13 @@ from typing import Final
 from ipp.guardrails.matches import MAX_STREAM_MATCH
 from ipp.guardrails.scanning import Item
 
-MIN_ENTROPY: Final = 3.0
+MIN_ENTROPY: Final = 2.7
 """Bits per character of a value that is taken for random."""
+
+MAX_SIGNS: Final = 10
+"""One in so many characters of a piece of a key may be neither letter nor digit."""
+_GOOGLE: Final = 39
+"""Characters of a Google key; a longer run is none."""
 
 _NAMES: Final = (
     r"(?:password|passwd|passwort|contraseña|mot[_ ]de[_ ]passe|secret|api[_-]?key|apikey|access[_-]?key|"
@@ -28,7 +33,7 @@ _SHAPES: Final[tuple[tuple[str, str], ...]] = (
     ("gitlab", r"\bglpat-[A-Za-z0-9_-]{20,64}"),
     ("slack", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,250}\b|\bxapp-\d-[A-Za-z0-9-]{20,250}\b"),
     ("slack", r"\bhooks\.slack\.com/services/T[A-Za-z0-9_]{6,20}/B[A-Za-z0-9_]{6,20}/[A-Za-z0-9_]{16,40}"),
-    ("google", r"\bAIza[0-9A-Za-z_-]{35}"),
+    ("google", r"\bAIza[0-9A-Za-z_-]{35,36}"),
     ("google", r"\bya29\.[0-9A-Za-z_-]{20,450}|\bGOCSPX-[0-9A-Za-z_-]{20,60}"),
     ("stripe", r"\b(?:sk|rk|whsec)_(?:live_|test_)?[0-9A-Za-z]{20,250}\b"),
     ("huggingface", r"\bhf_[A-Za-z0-9]{30,60}\b"),
@@ -75,14 +80,18 @@ def _random(value: str) -> bool:
 
 
 def _mixed(raw: bytes, start: int, end: int) -> int:
+    """What base64 looks like, and paths of URLs do not: digits, both cases, hardly a sign."""
     value = raw[start:end]
-    kinds = (value.isdigit(), value.upper() == value, value.lower() == value)
-    return -1 if any(kinds) or not any(48 <= c <= 57 for c in value) else end
+    letters = value.upper() != value and value.lower() != value
+    signs = sum(value.count(sign) for sign in b"+/_=-")
+    digits = any(48 <= character <= 57 for character in value)
+    return end if letters and digits and MAX_SIGNS * signs <= len(value) else -1
 
 
 def _keyed(raw: bytes, start: int, end: int) -> int:
     """A key holds a digit; ``sk-`` and words do not make one."""
-    return end if any(48 <= c <= 57 for c in raw[start + 3 : end]) else -1
+    whole = not raw.startswith(b"AIza", start) or end - start == _GOOGLE
+    return end if whole and any(48 <= c <= 57 for c in raw[start + 3 : end]) else -1
 
 
 def items(*, streaming: bool) -> list[Item]:
@@ -94,7 +103,7 @@ def items(*, streaming: bool) -> list[Item]:
     else:
         found += [Item(f"secret.{kind}", pattern) for kind, pattern in _WHOLE]
     assigned = (
-        rf"(?i)(?:\b|_){_NAMES}[\"'`]?\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}[\"'`]?"
+        rf"(?i)\b(?:[a-z0-9]{{1,30}}[_-]){{0,3}}{_NAMES}[\"'`]?\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}[\"'`]?"
         r"[A-Za-z0-9/+_.~!@#$%^&*=-]{8,128}"
     )
     found.append(Item("secret.assignment", assigned, _assigned))
