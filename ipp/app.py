@@ -31,7 +31,9 @@ from ipp.interfaces.handle import Handle
 from ipp.metrics import IppMetrics
 from ipp.options import IppOptions
 from ipp.pipeline import Pipeline, load_pipeline
+from ipp.policies import PolicyFiles, PolicyHolder
 from ipp.registry import plugin_registry
+from ipp.verdict_log import VerdictLog
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,20 @@ class Processor:
         self.options = options
         self.registry, self.packages = plugin_registry(external=options.external_plugins)
         self.metrics = IppMetrics(version("pointsman"))
-        self.handle = Handle(self.metrics, SYSTEM_CLOCK, random.Random())  # noqa: S311 - breaks ties, no secret
+        rng = random.Random()  # noqa: S311 - breaks ties, no secret
+        self.policies = PolicyHolder(rng)
+        self.verdicts = VerdictLog(self.metrics, options.name, options.valkey_url)
+        self.policy_files = (
+            PolicyFiles(options.policies_file, self.policies) if options.policies_file else None
+        )
+        self.handle = Handle(
+            self.metrics,
+            self.policies,
+            self.verdicts,
+            SYSTEM_CLOCK,
+            rng,
+            has_policies=bool(options.policies_file or options.xds_server),
+        )
         self.health = HealthState((STARTED,))
         self._config_seen = FileSignature.of(options.config_file)
         """The configuration file before it was read: a change while the process starts is seen later."""
@@ -111,6 +126,8 @@ class Processor:
                 "reload": self.reloader.describe(),
                 "config": msgspec.to_builtins(self.pipeline.config),
                 "plugins": {name: plugin.name.type for name, plugin in self.pipeline.instances.items()},
+                "guardrails": self.policies.describe(),
+                "policyProblems": [] if self.policy_files is None else self.policy_files.problems,
                 "buffersRequests": self.pipeline.needs_request_body,
                 "installedPlugins": self.packages,
                 "warnings": list(self.pipeline.warnings),
@@ -127,6 +144,8 @@ class Processor:
         for plugin_type, package in self.packages.items():
             log.info("plugin %s comes from the installed package %s", plugin_type, package)
         try:
+            if self.policy_files is not None:
+                await self.policy_files.load()
             await self.pipeline.start()
             await self.admin.start()
             await self.health_server.start()
@@ -136,6 +155,9 @@ class Processor:
             raise
         if self.options.config_file and self.options.watch_config:
             self.reloader.watch(self.options.config_file, self._config_seen)
+        if self.policy_files is not None:
+            self.policy_files.watch()
+        self.verdicts.start()
         self.health.set(STARTED, holds=True)
         log.info(
             "serving %s: ext_proc on %s, health on port %d, metrics on port %d",
@@ -146,8 +168,9 @@ class Processor:
         )
 
     async def reload(self) -> list[str]:
-        """Read the configuration; what is wrong with it."""
-        return await self.reloader.reload()
+        """Read the configuration and the policies; what is wrong with them."""
+        problems = await self.reloader.reload()
+        return problems + ([] if self.policy_files is None else await self.policy_files.reload())
 
     async def drain(self) -> None:
         """Refuse new work, let running streams finish within the drain timeout."""
@@ -156,7 +179,11 @@ class Processor:
     async def stop(self) -> None:
         """End every part. Safe in any state."""
         await self.reloader.stop()
+        if self.policy_files is not None:
+            await self.policy_files.stop()
         await self.server.stop()
         await self.health_server.stop()
         await self.admin.stop()
         await self.pipeline.close()
+        await self.policies.asking.close()
+        await self.verdicts.stop()

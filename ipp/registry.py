@@ -13,6 +13,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "body-field-to-header": "ipp.plugins.processors.body_field_to_header:BodyFieldToHeader",
     "base-model-to-header": "ipp.plugins.processors.base_model_to_header:BaseModelToHeader",
     "model-name-to-header": "ipp.plugins.processors.model_name_to_header:ModelNameToHeader",
+    "guardrails": "ipp.plugins.processors.guardrails:Guardrails",
     # profile pickers
     "single-profile-picker": "ipp.plugins.pickers.single:SingleProfilePicker",
     "header-profile-picker": "ipp.plugins.pickers.header:HeaderProfilePicker",

@@ -32,6 +32,9 @@ from dataplane.config.values import (
 )
 from dataplane.errors import ConfigError
 
+API_VERSION: Final = "pointsman.dev/v1"
+KIND: Final = "GuardrailPolicy"
+
 MAX_RULES: Final = 64
 MAX_WORDS: Final = 10_000
 MAX_PATTERNS: Final = 500

@@ -10,6 +10,8 @@ from typing import Any
 from dataplane.clock import SYSTEM_CLOCK, Clock
 from dataplane.plugin.base import Plugin
 from ipp.metrics import IppMetrics
+from ipp.policies import PolicyHolder
+from ipp.verdict_log import VerdictLog
 
 
 @dataclass(slots=True)
@@ -17,8 +19,14 @@ class Handle:
     """Shared parts. ``plugins`` holds the instances built so far, by name."""
 
     metrics: IppMetrics
+    policies: PolicyHolder
+    """The guardrail policies in force."""
+    verdicts: VerdictLog
+    """Takes what they find."""
     clock: Clock = SYSTEM_CLOCK
     rng: random.Random = field(default_factory=random.Random)
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Raw parameters of the instance under construction."""
+    has_policies: bool = False
+    """Whether anybody says which policies there are."""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dataplane.config.document_files import DocumentFiles
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
-from ipp.base_model_files import MappingFiles
+from ipp.base_model_files import read_mappings
 from ipp.base_models import BaseModelMapping
 from ipp.plugins.processors import base_model_to_header
 from tests.epp.datalayer.model_server import until
@@ -46,7 +47,7 @@ def test_config_maps_are_read_as_the_field_writes_them(tmp_path: Path) -> None:
     plain = "baseModel: llama\naliases: [fast]\n"
     file.write_text("---".join([CONFIG_MAP, unlabelled, f"\n{plain}", "\n- baseModel: a\n- baseModel: b\n"]))
     problems: list[ConfigError] = []
-    found = MappingFiles(str(file)).read(problems)
+    found = read_mappings(DocumentFiles(str(file)), problems)
     assert problems == []
     assert [mapping for _, mapping in found] == [
         BaseModelMapping(base_model="qwen", adapters=["sql-lora", "spaced", "1"]),

@@ -14,17 +14,33 @@ from ipp.handler import ProcessorExchange, ProcessorHandler
 from ipp.interfaces.handle import Handle
 from ipp.metrics import IppMetrics
 from ipp.pipeline import Pipeline, load_pipeline
+from ipp.policies import PolicyHolder
 from ipp.registry import REGISTRY
+from ipp.verdict_log import VerdictLog
 from tests.support.clock import ManualClock
 
 
-def pipeline_of(config: Mapping[str, Any] | str | bytes, metrics: IppMetrics | None = None) -> Pipeline:
+def pipeline_of(
+    config: Mapping[str, Any] | str | bytes,
+    metrics: IppMetrics | None = None,
+    policies: PolicyHolder | None = None,
+) -> Pipeline:
     """The pipeline of a configuration; a mapping gets its apiVersion and kind."""
     if isinstance(config, Mapping):
         head = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "PayloadProcessorConfig"}
         config = json.dumps({**head, **config})
     text = config.encode() if isinstance(config, str) else config
-    handle = Handle(metrics or IppMetrics(), ManualClock(), random.Random(1))
+    counted = metrics or IppMetrics()
+    rng = random.Random(1)
+    holder = policies or PolicyHolder(rng)
+    handle = Handle(
+        counted,
+        holder,
+        VerdictLog(counted, "ipp", ""),
+        ManualClock(),
+        rng,
+        has_policies=policies is not None,
+    )
     return load_pipeline(text, handle, REGISTRY)
 
 
@@ -39,9 +55,9 @@ def one_profile(plugins: Sequence[Mapping[str, Any]], *, response: Sequence[str]
 class Rig:
     """One processor. ``ask`` gives the decision about a request, and remembers its exchange."""
 
-    def __init__(self, config: Mapping[str, Any] | str | bytes) -> None:
+    def __init__(self, config: Mapping[str, Any] | str | bytes, policies: PolicyHolder | None = None) -> None:
         self.metrics = IppMetrics()
-        self.pipeline = pipeline_of(config, self.metrics)
+        self.pipeline = pipeline_of(config, self.metrics, policies)
         self.handler = ProcessorHandler(self.pipeline, self.metrics)
         self.exchange: ProcessorExchange = self.handler.open()
         self.later: list[Decision | Exception] = []

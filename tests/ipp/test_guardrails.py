@@ -1,0 +1,177 @@
+"""The guardrails plugin: policies by tenant, model and pool, on requests, answers and streams."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from dataplane.config.guardrails import GuardrailPolicySpec
+from dataplane.config.problems import ConfigErrors
+from dataplane.errors import ConfigError, RequestError
+from dataplane.extproc.events import EndBody
+from ipp.policies import PolicyHolder
+from tests.support.processors import Rig, one_profile
+
+PLUGIN: dict[str, Any] = {"type": "guardrails"}
+CONFIG: dict[str, Any] = {
+    "plugins": [PLUGIN],
+    "profiles": [
+        {
+            "name": "default",
+            "plugins": {"request": [{"pluginRef": "guardrails"}], "response": [{"pluginRef": "guardrails"}]},
+        }
+    ],
+}
+ALL = ["request", "response", "stream"]
+WORDS = {"name": "words", "type": "keywords", "parameters": {"words": ["forbidden"]}, "stages": ALL}
+MAIL = {
+    "name": "mail",
+    "type": "pii",
+    "mode": "mask",
+    "parameters": {"entities": ["email"]},
+    "stages": ["request"],
+}
+
+
+def holder(**policies: dict[str, Any]) -> PolicyHolder:
+    made = PolicyHolder(random.Random(1))
+    problems: list[ConfigError] = []
+    specs = [(name, convert(spec)) for name, spec in policies.items()]
+    found = made.judge(specs, problems)
+    assert found is not None, problems
+    made.put(found, list(policies), "7")
+    return made
+
+
+def convert(spec: dict[str, Any]) -> GuardrailPolicySpec:
+    return msgspec.convert(spec, GuardrailPolicySpec)
+
+
+def chat(text: str, model: str = "m") -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text}]}
+
+
+def test_a_blocked_request_ends_with_the_stable_code_and_the_public_message() -> None:
+    rule = {**WORDS, "message": "We do not talk about that."}
+    rig = Rig(CONFIG, holder(strict={"rules": [rule]}))
+    with pytest.raises(RequestError) as caught:
+        rig.ask(chat("this is Forbidden here"))
+    error = json.loads(caught.value.body())["error"]
+    assert caught.value.status == 400
+    assert error == {
+        "message": "We do not talk about that.",
+        "type": "invalid_request_error",
+        "param": "messages[0].content",
+        "code": "guardrail_keywords",
+    }
+    labels = {
+        "policy": "strict",
+        "rule": "words",
+        "type": "keywords",
+        "stage": "request",
+        "action": "block",
+    }
+    assert rig.counted("pointsman_ipp_guardrail_verdicts_total", **labels) == 1
+    assert rig.counted("pointsman_ipp_requests_rejected_total", code="Guardrail") == 1
+    assert rig.counted("ipp_success_total") == 0
+
+
+def test_a_harmless_request_keeps_its_bytes_and_is_not_compressed_on_its_way_back() -> None:
+    rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
+    answer = rig.ask(chat("hello"), ("accept-encoding", "gzip"))
+    assert answer.body is None
+    assert list(answer.remove_headers) == ["accept-encoding"]
+
+
+def test_what_is_masked_comes_back_to_its_caller() -> None:
+    rig = Rig(CONFIG, holder(privacy={"rules": [MAIL]}))
+    sent = rig.ask(chat("write to ada@example.org please"))
+    assert sent.body is not None
+    text = json.loads(sent.body)["messages"][0]["content"]
+    assert "ada@example.org" not in text
+    placeholder = text.removeprefix("write to ").removesuffix(" please")
+    answer = rig.answer(("content-type", "application/json"))
+    assert answer.transform is not None
+    said = {"choices": [{"index": 0, "message": {"content": f"I wrote to {placeholder}."}}]}
+    raw = json.dumps(said).encode()
+    assert answer.transform.feed(raw[:40], False) == b""
+    back = answer.transform.feed(raw[40:], True)
+    assert json.loads(back)["choices"][0]["message"]["content"] == "I wrote to ada@example.org."
+
+
+def test_a_stream_that_says_what_it_may_not_is_ended_cleanly() -> None:
+    rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
+    rig.ask({**chat("hello"), "stream": True})
+    transform = rig.answer(("content-type", "text/event-stream")).transform
+    assert transform is not None
+    whole = b""
+    try:
+        for word in ("that is ", "forb", "idden", " ok?"):
+            event = {"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}
+            whole += transform.feed(b"data: " + json.dumps(event).encode() + b"\n\n", False)
+        whole += transform.feed(b"data: [DONE]\n\n", True)
+        pytest.fail("the stream went on")
+    except EndBody as cut:
+        whole += cut.last
+    assert b"forb" not in whole
+    assert b'"finish_reason":"content_filter"' in whole
+    assert b"guardrail_keywords" in whole
+    assert whole.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    ("headers", "model", "is_blocked"),
+    [
+        ({"x-llm-d-inference-fairness-id": "acme"}, "m", True),
+        ({"x-llm-d-inference-fairness-id": "acme"}, "other", False),
+        ({"x-llm-d-inference-fairness-id": "acme2"}, "m", False),
+        ({}, "m", False),
+    ],
+)
+def test_policies_hold_for_their_tenants_models_and_pools(
+    headers: dict[str, str], model: str, is_blocked: bool
+) -> None:
+    spec = {"tenants": ["acme"], "models": ["m*"], "pools": ["large"], "rules": [WORDS]}
+    config = {
+        **CONFIG,
+        "plugins": [{**PLUGIN, "parameters": {"pools": [{"name": "large", "models": ["m"]}]}}],
+    }
+    policies = holder(strict=spec)
+    rig = Rig(config, policies)
+    policies.know_pools(rig.pipeline.instances["guardrails"].pools)
+    if is_blocked:
+        with pytest.raises(RequestError):
+            rig.ask(chat("forbidden", model), *headers.items())
+    else:
+        assert rig.ask(chat("forbidden", model), *headers.items()).body is None
+
+
+def test_a_body_nobody_can_look_into_is_refused_while_a_policy_holds() -> None:
+    rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
+    with pytest.raises(RequestError) as caught:
+        rig.ask(b"--x\r\nforbidden", ("content-type", "multipart/form-data; boundary=x"))
+    assert (caught.value.status, caught.value.client_code) == (400, "guardrail_unreadable")
+
+
+def test_a_compressed_answer_is_refused_while_a_policy_holds_for_answers() -> None:
+    rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
+    rig.ask(chat("hello"))
+    with pytest.raises(RequestError) as caught:
+        rig.answer(("content-type", "application/json"), ("content-encoding", "gzip"))
+    assert (caught.value.status, caught.value.client_code) == (502, "guardrail_unreadable")
+
+
+def test_without_policies_nothing_is_looked_at() -> None:
+    rig = Rig(CONFIG, PolicyHolder(random.Random(1)))
+    assert rig.ask(chat("forbidden")).body is None
+    assert rig.answer(("content-type", "text/event-stream")).transform is None
+
+
+def test_a_configuration_that_wants_policies_nobody_has_is_refused() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        Rig(one_profile([PLUGIN]))
+    assert "neither --policies-file nor --xds-server says from where" in str(caught.value.errors[0])
