@@ -171,7 +171,7 @@ class CompiledPolicy:
     @property
     def delay(self) -> int:
         """Most code points at the end of what a stream has said that are held back while it goes on."""
-        return self._answers["stream"].held
+        return self._answers["stream"].delay
 
     def check_request(self, body: bytes, facts: Facts = Facts()) -> Outcome:  # noqa: B008  # immutable
         """What becomes of a request with this body."""

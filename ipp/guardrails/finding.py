@@ -21,6 +21,9 @@ from dataplane.config.guardrails import Mode
 from ipp.guardrails.masking import Vault
 from ipp.guardrails.matches import Match, TextRule
 
+STEP: Final = 32
+"""Rules that look far look again and again at what is held back; so not at every word that comes."""
+
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 """Halves of surrogate pairs, which no encoder takes."""
 
@@ -56,13 +59,21 @@ class Searcher(NamedTuple):
 class Searchers:
     """All rules for texts of one stage, and the placeholders that are turned back on the way."""
 
-    __slots__ = ("held", "items", "vault")
+    __slots__ = ("held", "items", "step", "vault")
 
     def __init__(self, items: Sequence[Searcher], vault: Vault | None = None) -> None:
         self.items = tuple(items)
         self.vault = vault or None
         self.held = max((searcher.rule.longest or 0 for searcher in items), default=0)
         """Code points at the end of an unfinished text of which nothing is certain yet."""
+        self.step = STEP if self.held >= STEP else 1
+        """Rules search again when so many code points more can become certain."""
+
+    @property
+    def delay(self) -> int:
+        """Most code points at the end of a text that goes on that are held back."""
+        placeholder = self.vault.longest - 1 if self.vault is not None else 0
+        return max(self.held + self.step - 1, placeholder)
 
 
 class Finder(Protocol):
@@ -120,7 +131,7 @@ class PlainFinder:
         old = self.frontier
         if rules.vault is not None and not end:
             settled = min(settled, base + rules.vault.unfinished(self._text, max(old - base, 0)))
-        if settled <= old and not end:
+        if settled - old < rules.step and not end:
             return
         finds = self._finds(settled)
         self._decide(finds)

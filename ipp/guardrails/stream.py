@@ -100,7 +100,7 @@ class StreamGuard:
     @property
     def delay(self) -> int:
         """Most code points that are held back of a text that goes on."""
-        return max(self._rules.held, self._rules.vault.longest if self._rules.vault is not None else 0)
+        return self._rules.delay
 
     @property
     def usage(self) -> Any:
@@ -277,7 +277,7 @@ class StreamGuard:
             return False
         own = {part[0].key for part in head.parts}
         waiting = sum(text.total - text.sent for key, text in self._texts.items() if key not in own)
-        return waiting > max(self._rules.held, PATIENCE) * len(self._texts)
+        return waiting > max(self._rules.delay, PATIENCE) * len(self._texts)
 
     def _sent(self, event: WaitingEvent) -> bytes:
         """The event as it is sent."""

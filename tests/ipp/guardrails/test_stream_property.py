@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 from hypothesis import HealthCheck, given, settings
 
+from dataplane.config.guardrails import GuardrailPolicySpec
 from dataplane.extproc.events import EndBody
+from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.masking import Vault
+from ipp.guardrails.policies import Policies
 from tests.support.guardrail_policies import BLOCKED, at_work, expected, policy
 from tests.support.guardrail_streams import (
     CHANNELS,
@@ -29,6 +34,7 @@ RULES = [
     at_work("odd", '"c|\\\\n|é😀', 2),
     at_work("gone", r"z{2,3}", 3, mode="flag"),
     at_work("stop", r"\bdog{1,3}\b", 5, mode="block"),
+    at_work("far", r"12-3.{0,38}?1", 43),
     at_work("mark", r"b\nc", 3, mode="block"),
 ]
 WORDS = [
@@ -71,11 +77,13 @@ arguments = st.dictionaries(said, values, max_size=3).flatmap(
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
+def answers(
+    draw: st.DrawFn, words: st.SearchStrategy[str] = said
+) -> tuple[str, dict[str, str], list[tuple[str, str]]]:
     """An API, what is said, and how it comes."""
     api = draw(st.sampled_from(list(CHANNELS)))
     channels = draw(st.lists(st.sampled_from(CHANNELS[api]), min_size=1, unique=True))
-    texts = {channel: draw(arguments if channel.startswith("args") else said) for channel in channels}
+    texts = {channel: draw(arguments if channel.startswith("args") else words) for channel in channels}
     pieces = {
         channel: [piece.decode("utf-32-le") for piece in _cut(text, draw(cuts))]
         for channel, text in texts.items()
@@ -174,3 +182,84 @@ def test_stream_comes_to_what_a_whole_answer_comes_to(answer, chosen, end, ascii
             assert plain[channel] == new
     if all(text == texts[channel] for channel, text in got.items()) and len(texts) == 1 and not has_vault:
         assert sent == came
+
+
+STAGES = ["response", "stream"]
+DOCUMENTED = {
+    "words": ("keywords", "mask", {"words": ["secret", "top secret plan"]}),
+    "parts": ("keywords", "mask", {"words": ["zebra"], "wholeWords": False}),
+    "codes": ("patterns", "mask", {"patterns": ["ID-[0-9]{2,6}", r"(?i)\bkey:? ?[a-z]{1,40}\b"]}),
+    "people": ("pii", "mask", {"entities": ["email", "card", "iban", "phone", "ip", "secret"]}),
+    "hidden": ("unicode", "mask", {}),
+    "never": ("keywords", "block", {"words": ["doomsday"]}),
+}
+DISGUISED = [
+    "secret",
+    "s e c r e t",
+    "s\u200be\u200bcret",
+    "s\u0435cret",
+    "SECRET",
+    "top",
+    " plan",
+    "zeb",
+    "ra",
+]
+DISGUISED += [
+    "z-e-b-r-a",
+    "ID-",
+    "12345",
+    "key: ",
+    "abc",
+    "ann@example.com",
+    "4111 1111 1111 1111",
+    "@",
+    " ",
+    " ",
+]
+DISGUISED += [
+    "GB82WEST12345698765432",
+    ".",
+    "\u200d",
+    "\u202e",
+    "e\u0301",
+    "\u0301",
+    "10.0.0.1",
+    "+49 30 123456",
+]
+DISGUISED += ["doom", "sday", "x" * 70, " so on" * 30, "1" * 90]
+disguised = st.lists(st.sampled_from(DISGUISED), max_size=12).map("".join)
+
+
+@cache
+def documented(names: tuple[str, ...]) -> CompiledPolicy:
+    """A policy of these rules."""
+    rules = [
+        {"name": name, "type": kind, "mode": mode, "stages": STAGES, "parameters": parameters}
+        for name, (kind, mode, parameters) in DOCUMENTED.items()
+        if name in names
+    ]
+    return Policies([("a", msgspec.convert({"rules": rules}, GuardrailPolicySpec))]).select("", "", "")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(answers(disguised), cuts, st.sets(st.sampled_from(list(DOCUMENTED)), min_size=1, max_size=3))
+def test_rules_of_documents_say_the_same_of_a_stream_and_of_a_whole_answer(answer, chunks, names):
+    api, texts, pieces = answer
+    compiled = documented(tuple(sorted(names)))
+    guard = compiled.open_stream("sse")
+    parts = cut(b"".join(encoded(events(api, pieces), "\n", ascii_only=False)), chunks)
+    sent, was_cut = b"", False
+    try:
+        for at, chunk in enumerate(parts):
+            sent += guard.feed(chunk, at == len(parts) - 1)
+    except EndBody as ended:
+        sent, was_cut = sent + ended.last, True
+    whole_answer = compiled.check_response(json.dumps(whole(api, texts)).encode())
+    assert (whole_answer.action == "block") == was_cut
+    got = read_stream(api, sent)
+    if was_cut:
+        return
+    plain = read_whole(api, json.loads(whole_answer.body))
+    for channel in texts:
+        if not channel.startswith("args"):
+            assert got.get(channel, "") == plain[channel]
