@@ -40,6 +40,8 @@ FOREIGN_LOOK: Final = 32
 """Looks like a Latin letter and is none."""
 TAG: Final = 64
 """Of the block of tags: an invisible copy of ASCII."""
+OTHER_DIGIT: Final = 128
+"""A digit of another script, or a full-width character of ASCII."""
 
 _LAST: Final = sys.maxunicode + 1
 _ALPHABET_MARKS: Final = (
@@ -183,7 +185,27 @@ def classes() -> npt.NDArray[np.uint8]:
     table[0xE0000:0xE0080] = HIDDEN | TAG
     table[list(DIGITS)] |= DIGIT
     table[list(FOREIGN)] |= FOREIGN_LOOK
+    table[list(_plain())] |= OTHER_DIGIT
     return table
+
+
+def plain_digits(text: str) -> str:
+    """The text with digits and full-width characters as those of ASCII, one for one: places stay."""
+    codes = encode(text)
+    others = np.flatnonzero(classes()[codes] & OTHER_DIGIT)
+    if not len(others):
+        return text
+    plain = codes.copy()
+    plain[others] = [_plain()[code] for code in codes[others].tolist()]
+    return decode(plain)
+
+
+@lru_cache(maxsize=1)
+def _plain() -> dict[int, int]:
+    digits = {
+        code: 0x30 + unicodedata.decimal(chr(code)) for code in range(0x80, 0x1FC00) if chr(code).isdecimal()
+    }
+    return digits | {0xFEE0 + code: code for code in range(0x21, 0x7F)}
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import bisect
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +51,14 @@ _NOTHING: Final = np.zeros(1, np.uint8)
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 _ENCODED: Final = re2.compile(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_ENCODED)
+MAX_SHORT: Final = 2000
+"""Characters up to which regular expressions are quicker than arrays."""
+_SPACES: Final = str.maketrans("\t\n\v\f\r\x1c\x1d\x1e\x1f", " " * 9)
+_DISGUISES: Final = re.compile(
+    r"[\x00-\x1f\x7f]|  |[a-zA-Z][0-9@$!]|[0-9@$!][a-zA-Z]"
+    r"|(?<![a-zA-Z0-9])[a-zA-Z0-9][^a-zA-Z0-9]{1,3}[a-zA-Z0-9](?![a-zA-Z0-9])"
+)
+"""What makes text of ASCII need more than a plain search."""
 _BREAK: Final = 10
 """Between runs of letters; no folded text and no word holds it."""
 _SEPARATOR: Final = "\U0010ffff"
@@ -107,6 +118,12 @@ class WordFinder:
         return [hit for hit in found if hit.start >= start] if start else found
 
     def _search(self, text: str, layers: int) -> list[Hit]:
+        if len(text) <= MAX_SHORT and text.isascii():
+            plain = text.translate(_SPACES)
+            plain = plain if self._cased else plain.lower()
+            if _DISGUISES.search(plain) is None:
+                hits = self._search_short(plain)
+                return [*hits, *self._search_encoded(text, layers)] if layers else hits
         folded = normalize.fold(text, cased=self._cased)
         hits = self._search_plain(folded)
         if hidden := normalize.tags(text, folded):
@@ -126,6 +143,18 @@ class WordFinder:
             hit = self._place(folded, last + 1 - size, last + 1, indices[0], disguised=False)
             if hit is not None:
                 hits.append(hit)
+        return hits
+
+    def _search_short(self, plain: str) -> list[Hit]:
+        """Short text of ASCII without anything to fold or to see through, as pieces of streams mostly are."""
+        hits = []
+        for last, (indices, size) in self._plain.iter(plain):
+            start, end = last + 1 - size, last + 1
+            if not self._whole or not (
+                (start and plain[start].isalnum() and plain[start - 1].isalnum())
+                or (end < len(plain) and plain[last].isalnum() and plain[end].isalnum())
+            ):
+                hits.append(Hit(start, end, indices[0]))
         return hits
 
     def _place(self, folded: Folded, start: int, end: int, word: int, *, disguised: bool) -> Hit | None:
@@ -196,16 +225,32 @@ class WordFinder:
                     yield Hit(start, end, index, disguised=True)
 
     def _search_encoded(self, text: str, layers: int) -> Iterator[Hit]:
-        if len(text) < MIN_ENCODED:
+        found = list(encoded(text))
+        if not found:
             return
-        for begin, token in tokens(text):
-            decoded = decoded_text(token)
-            if decoded is None:
-                continue
-            for hit in self._search(decoded, layers - 1):
-                first = len(decoded[: hit.start].encode()) // 3 * 4
-                last = -(-len(decoded[: hit.end].encode()) // 3) * 4
-                yield Hit(begin + first, begin + min(last, len(token)), hit.word, disguised=True)
+        # One search for all of them: there may be thousands.
+        bounds = list(itertools.accumulate((len(said) + 1 for _, _, said in found), initial=0))
+        for hit in self._search(_SEPARATOR.join(said for _, _, said in found), layers - 1):
+            which = bisect.bisect_right(bounds, hit.start) - 1
+            (begin, size, said), base = found[which], bounds[which]
+            first = len(said[: hit.start - base].encode()) // 3 * 4
+            last = -(-len(said[: hit.end - base].encode()) // 3) * 4
+            yield Hit(begin + first, begin + min(last, size), hit.word, disguised=True)
+
+
+def encoded(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where base64 begins, how many characters it has, and what it says."""
+    if len(text) < MIN_ENCODED:
+        return
+    # One byte for each character, so that places are those of the text.
+    raw = text.encode("ascii", "replace")
+    if not text.isascii():
+        raw = raw.replace(b"?", b" ")
+    for token in _ENCODED.finditer(raw):
+        start, end = token.span()
+        said = decoded_text(text[start:end])
+        if said is not None:
+            yield start, end - start, said
 
 
 def decoded_text(token: str) -> str | None:
@@ -228,18 +273,6 @@ def _rest(token: str) -> str:
     """The last, incomplete group, filled up; one character alone says nothing."""
     rest = token[len(token) // 4 * 4 :]
     return rest + "=" * (4 - len(rest)) if len(rest) > 1 else ""
-
-
-def tokens(text: str) -> Iterator[tuple[int, str]]:
-    """What may be base64, and where."""
-    if text.isascii():
-        raw = text.encode("ascii")
-        for found in _ENCODED.finditer(raw):
-            yield found.start(), text[found.start() : found.end()]
-        return
-    # One byte for each character, so that places are those of the text.
-    for found in _ENCODED.finditer(text.encode("ascii", "replace").replace(b"?", b" ")):
-        yield found.start(), text[found.start() : found.end()]
 
 
 def _automaton(words: dict[str, list[int]]) -> Any:

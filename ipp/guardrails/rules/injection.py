@@ -8,6 +8,8 @@ subject that quotes it is found; who needs more puts a judge or a webhook behind
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -18,11 +20,13 @@ from ipp.guardrails.matches import Match
 from ipp.guardrails.rules import injection_signs as signs
 from ipp.guardrails.scanning import Item, Scanner
 from ipp.guardrails.selection import leftmost
-from ipp.guardrails.words import MIN_ENCODED, WordFinder, decoded_text, tokens
+from ipp.guardrails.words import WordFinder, encoded
 
 SPOKEN_OF: Final = 0.4
 """Factor for what is denied or reported."""
 _BEFORE: Final = 14
+_APART: Final = " \U0010ffff. "
+"""Between texts that are looked at together; no sign reaches over it."""
 
 
 class Verdict(NamedTuple):
@@ -88,12 +92,14 @@ class InjectionRule:
 
     def _encoded(self, text: str) -> Iterator[Match]:
         """Orders in base64, one layer deep, that no phrase has word by word."""
-        if len(text) < MIN_ENCODED:
+        found = list(encoded(text))
+        if not found:
             return
-        for start, token in tokens(text):
-            decoded = decoded_text(token)
-            if decoded is not None and any(match.score >= SPOKEN_OF for match in self._by_signs(decoded)):
-                yield Match(start, start + len(token), signs.DISGUISE, signs.DISGUISE_WEIGHT)
+        bounds = list(itertools.accumulate((len(said) + len(_APART) for _, _, said in found), initial=0))
+        for match in self._by_signs(_APART.join(said for _, _, said in found)):
+            if match.score >= SPOKEN_OF:
+                start, size, _ = found[bisect.bisect_right(bounds, match.start) - 1]
+                yield Match(start, start + size, signs.DISGUISE, signs.DISGUISE_WEIGHT)
 
 
 def _heavy(match: Match) -> float:

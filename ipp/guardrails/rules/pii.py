@@ -8,13 +8,11 @@ like a card is none. Kinds say the entity, and of which country or whose it is w
 from __future__ import annotations
 
 import ipaddress
-import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
 from dataplane.config.guardrails import Pii
-from ipp.guardrails import checksums
+from ipp.guardrails import checksums, normalize
 from ipp.guardrails.matches import Match
 from ipp.guardrails.rules import emails, national, secrets
 from ipp.guardrails.scanning import Item, Scanner
@@ -47,12 +45,6 @@ _CALLING_CODES_TEXT: Final = (
 _CALLING_CODES: Final = frozenset(_CALLING_CODES_TEXT.split())
 _NAMES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-_PLAIN_DIGITS: Final = {
-    code: str(unicodedata.digit(chr(code))) for code in range(0x80, 0x1FC00) if chr(code).isdecimal()
-} | {0xFF01 + offset: chr(0x21 + offset) for offset in range(0x5E)}
-"""Digits of other scripts and full-width characters, one for one, so that places stay what they are."""
-_OTHER_DIGITS: Final = re.compile("[" + "".join(map(chr, _PLAIN_DIGITS)) + "]")
-
 
 class PiiRule:
     """Kinds: the entities, with a country or an issuer behind a dot."""
@@ -65,9 +57,7 @@ class PiiRule:
         self._scanner = Scanner(items)
 
     def find(self, text: str, start: int = 0) -> Sequence[Match]:
-        if not text.isascii() and _OTHER_DIGITS.search(text, max(start - 1, 0)):
-            text = text.translate(_PLAIN_DIGITS)
-        return self._scanner.find(text, start)
+        return self._scanner.find(text if text.isascii() else normalize.plain_digits(text), start)
 
 
 def _items(entity: str, streaming: bool) -> list[Item]:
