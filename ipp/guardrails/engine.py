@@ -163,9 +163,11 @@ class CompiledPolicy:
         }
         self.needs_request = bool(texts["request"] or self._bodies["request"] or self.asked["request"])
         """Whether a request's body has to be seen whole."""
-        self.needs_response = bool(texts["response"] or self._bodies["response"] or self.asked["response"])
-        """Whether whole answers have to be seen; those of a request with a vault have to in any case."""
-        self.needs_stream = bool(texts["stream"])
+        restores = any(rule.restores and rule.rule.mode == "mask" for rule in texts["request"])
+        looks = texts["response"] or self._bodies["response"] or self.asked["response"]
+        self.needs_response = bool(looks) or restores
+        """Whether whole answers have to be seen, or those at least to requests with a vault."""
+        self.needs_stream = bool(texts["stream"]) or restores
         """Whether streams have to be seen; likewise."""
 
     @property

@@ -266,6 +266,12 @@ def test_what_nobody_needs_is_not_looked_at():
     assert compiled.open_stream("json", Vault()) is None
 
 
+def test_answers_have_to_be_seen_where_something_may_have_to_be_restored():
+    compiled = policy(at_work("mail", "a@b", 3, restores=True, stages=["request"]))
+    assert (compiled.needs_response, compiled.needs_stream) == (True, True)
+    assert compiled.open_stream("sse") is None
+
+
 @pytest.mark.parametrize("longest", [None, 513])
 def test_a_rule_that_needs_more_than_a_window_is_none_for_streams(longest):
     with pytest.raises(ConfigError, match="finds texts of more than 512 code points"):
