@@ -20,6 +20,8 @@ _IBANS: Final = (
 IBAN_LENGTHS: Final[dict[str, int]] = {entry[:2]: int(entry[3:]) for entry in _IBANS.split()}
 """Country -> characters of its IBANs."""
 
+_VALUES: Final = bytes(max(byte - 48, 0) for byte in range(256))
+_DOUBLED: Final = bytes(byte * 2 - 9 if 4 < byte < 10 else byte * 2 % 256 for byte in range(256))
 _VERHOEFF: Final = (
     "0123456789",
     "1234067895",
@@ -55,13 +57,8 @@ _SPANISH: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
 
 def luhn(digits: str) -> bool:
     """Of payment cards, Canadian, Swedish and South African numbers."""
-    total = 0
-    for place, digit in enumerate(reversed(digits)):
-        value = int(digit)
-        if place % 2:
-            value = value * 2 - 9 if value > 4 else value * 2
-        total += value
-    return total % 10 == 0
+    raw = digits.encode("ascii", "replace").translate(_VALUES)
+    return (sum(raw[::-2]) + sum(raw[-2::-2].translate(_DOUBLED))) % 10 == 0
 
 
 def card(digits: str) -> bool:

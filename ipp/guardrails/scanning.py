@@ -25,7 +25,10 @@ SET_SIZE: Final = 100
 """Patterns in a group."""
 
 Check = Callable[[bytes, int, int], int]
-"""Text, start and end of a candidate in bytes -> where the match really ends; -1 = it is none."""
+"""Text, start and end of a candidate in bytes -> where the match really ends; below zero, it is none.
+
+Minus a place behind the start says that no match begins before that place either.
+"""
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
@@ -124,7 +127,7 @@ class Scanner:
                 end = check(raw, start, end)
             if end > start:
                 return start, end
-            at = start + 1
+            at = max(start + 1, -end)
         return None
 
     def _exactly(self, raw: bytes, occurring: Iterable[int], at: int) -> list[Span]:

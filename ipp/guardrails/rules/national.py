@@ -29,7 +29,7 @@ def by_digits(check: Callable[[str], bool], size: int | None = None) -> Check:
     def judge(raw: bytes, start: int, end: int) -> int:
         if beside(raw, start, end):
             return -1
-        kept = "".join(c for c in raw[start:end].decode("ascii", "replace") if c.isalnum()).upper()
+        kept = raw[start:end].translate(None, b" .-+").decode("ascii", "replace").upper()
         return end if len(kept) == (size or len(kept)) and check(kept) else -1
 
     return judge

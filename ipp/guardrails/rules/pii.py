@@ -8,6 +8,7 @@ like a card is none. Kinds say the entity, and of which country or whose it is w
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,6 +26,8 @@ _IBAN: Final = r"(?i)\b[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]){11,30}"
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4: Final = rf"\b{_OCTET}(?:\.{_OCTET}){{3}}\b(?:\.\d)?"
 _IPV6: Final = r"(?i)(?:[0-9a-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9a-f]{0,4})"
+_NUMBERS: Final = re.compile(rb"[0-9.]+")
+_GROUPS: Final = re.compile(rb"[0-9a-fA-F:.]+")
 _PHONES: Final = (
     r"(?:\+|\b00)[1-9]\d{0,2}(?:[ ./-]{0,2}\(?\d{1,5}\)?){2,6}",
     r"(?:\b|\()[2-9]\d{2}(?:\) ?|[-.])[2-9]\d{2}[-. ]\d{4}\b",
@@ -76,9 +79,10 @@ def _items(entity: str, streaming: bool) -> list[Item]:
 
 def _card(raw: bytes, start: int, end: int) -> int:
     text = raw[start:end]
-    if len({c for c in text if not 48 <= c <= 57}) > 1 or national.beside(raw, start, end):
+    signs = text.translate(None, b"0123456789")
+    if signs.strip(signs[:1]) or national.beside(raw, start, end):
         return -1
-    return end if checksums.card("".join(chr(c) for c in text if 48 <= c <= 57)) else -1
+    return end if checksums.card(text.translate(None, b" .-").decode()) else -1
 
 
 def _iban(raw: bytes, start: int, end: int) -> int:
@@ -95,24 +99,36 @@ def _iban(raw: bytes, start: int, end: int) -> int:
 def _ipv4(raw: bytes, start: int, end: int) -> int:
     before, after = raw[start - 1 : start], raw[end : end + 1]
     if raw.count(b".", start, end) > 3 or (before and before in b".-_+") or (after and after in b"-_"):
-        return -1
+        return _behind(_NUMBERS, raw, start)
     address = ipaddress.IPv4Address(raw[start:end].decode())
-    return -1 if address.is_loopback or address.is_unspecified or int(address) == 0xFFFFFFFF else end
+    if address.is_loopback or address.is_unspecified or int(address) == 0xFFFFFFFF:
+        return _behind(_NUMBERS, raw, start)
+    return end
 
 
 def _ipv6(raw: bytes, start: int, end: int) -> int:
     before, after = raw[start - 1 : start], raw[end : end + 1]
-    if (before and (before in _NAMES or before in b":.")) or (after and (after in _NAMES or after in b":.-")):
-        return -1
     text = raw[start:end].decode()
-    if "::" not in text and text.count(":") < 6:
-        return -1
+    if (
+        (before and (before in _NAMES or before in b":."))
+        or (after and (after in _NAMES or after in b":.-"))
+        or ("::" not in text and text.count(":") < 6)
+    ):
+        return _behind(_GROUPS, raw, start)
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
-        return -1
+        return _behind(_GROUPS, raw, start)
     telling = any(c.isdigit() for c in text) and sum(1 for part in text.split(":") if part) >= 2
-    return end if telling and not address.is_loopback and not address.is_unspecified else -1
+    if not telling or address.is_loopback or address.is_unspecified:
+        return _behind(_GROUPS, raw, start)
+    return end
+
+
+def _behind(run: re.Pattern[bytes], raw: bytes, start: int) -> int:
+    """No address begins before the run's end either: it would stand behind one of its characters."""
+    found = run.match(raw, start)
+    return -found.end() if found else -1
 
 
 def _international(raw: bytes, start: int, end: int) -> int:
