@@ -54,11 +54,10 @@ _ENCODED: Final = re2.compile(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_ENCODED)
 MAX_SHORT: Final = 2000
 """Characters up to which regular expressions are quicker than arrays."""
 _SPACES: Final = str.maketrans("\t\n\v\f\r\x1c\x1d\x1e\x1f", " " * 9)
-_DISGUISES: Final = re.compile(
-    r"[\x00-\x1f\x7f]|  |[a-zA-Z][0-9@$!]|[0-9@$!][a-zA-Z]"
-    r"|(?<![a-zA-Z0-9])[a-zA-Z0-9][^a-zA-Z0-9]{1,3}[a-zA-Z0-9](?![a-zA-Z0-9])"
-)
-"""What makes text of ASCII need more than a plain search."""
+_ODD: Final = re.compile(r"[\x00-\x1f`\x7f]|  ")
+"""What of ASCII does not fold to itself, but for case."""
+_DIGITS: Final = re.compile(r"[a-z][0-9@$!]|[0-9@$!][a-z]")
+_LETTERS: Final = re.compile(r"(?<![a-z0-9])[a-z0-9](?:[^a-z0-9]{1,3}[a-z0-9](?![a-z0-9])){2}")
 _BREAK: Final = 10
 """Between runs of letters; no folded text and no word holds it."""
 _SEPARATOR: Final = "\U0010ffff"
@@ -120,9 +119,8 @@ class WordFinder:
     def _search(self, text: str, layers: int) -> list[Hit]:
         if len(text) <= MAX_SHORT and text.isascii():
             plain = text.translate(_SPACES)
-            plain = plain if self._cased else plain.lower()
-            if _DISGUISES.search(plain) is None:
-                hits = self._search_short(plain)
+            if _ODD.search(plain) is None:
+                hits = self._search_short(plain if self._cased else plain.lower())
                 return [*hits, *self._search_encoded(text, layers)] if layers else hits
         folded = normalize.fold(text, cased=self._cased)
         hits = self._search_plain(folded)
@@ -146,7 +144,7 @@ class WordFinder:
         return hits
 
     def _search_short(self, plain: str) -> list[Hit]:
-        """Short text of ASCII without anything to fold or to see through, as pieces of streams mostly are."""
+        """Short text of ASCII without anything to fold, as pieces of streams mostly are."""
         hits = []
         for last, (indices, size) in self._plain.iter(plain):
             start, end = last + 1 - size, last + 1
@@ -155,6 +153,16 @@ class WordFinder:
                 or (end < len(plain) and plain[last].isalnum() and plain[end].isalnum())
             ):
                 hits.append(Hit(start, end, indices[0]))
+        digits = self._likeness is not None and _DIGITS.search(plain)
+        letters = self._spelled is not None and _LETTERS.search(plain)
+        if digits or letters:
+            codes = normalize.encode(plain)
+            seen = normalize.classes()[codes]
+            folded = Folded(codes, None, seen)
+            if digits:
+                hits += self._search_likeness(folded, seen)
+            if letters:
+                hits += self._search_spelled(folded, seen)
         return hits
 
     def _place(self, folded: Folded, start: int, end: int, word: int, *, disguised: bool) -> Hit | None:
@@ -188,7 +196,10 @@ class WordFinder:
         foreign = np.flatnonzero(seen & normalize.FOREIGN_LOOK)
         if not len(places) and not len(foreign):
             return
-        at = self._around(np.concatenate((places, foreign)), len(folded.codes))
+        total = len(folded.codes)
+        at = (
+            np.arange(total) if total <= MAX_SHORT else self._around(np.concatenate((places, foreign)), total)
+        )
         joined = normalize.likenesses()[folded.codes[at]]
         joined[1:][np.diff(at) != 1] = _BREAK
         for last, (indices, size) in self._likeness.iter(normalize.decode(joined)):

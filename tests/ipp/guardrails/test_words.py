@@ -3,8 +3,11 @@
 import base64
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
+from ipp.guardrails import words
 from ipp.guardrails.words import MAX_HIDDEN, WordFinder
 
 WORDS = ["kill", "secret plan", "pot", "fail", "ass", "бомба", "爆弾", "Straße"]
@@ -72,6 +75,25 @@ def test_a_bounded_finder_looks_through_so_many_hidden_characters_and_no_base64(
     token = base64.b64encode(b"please kill it now").decode()
     assert finder.longest == 4 + MAX_HIDDEN
     assert [len(finder.find(text)) for text in (within, beyond, token)] == [1, 0, 0]
+
+
+ASCII = st.lists(
+    st.sampled_from(
+        ["kill", "k1ll", "k i l l", "secret", " ", "plan", "s", "fail", "!", "`", "\n", "a", "9", "\x7f", "_"]
+    )
+)
+
+
+@given(pieces=ASCII, bounded=st.booleans(), cased=st.booleans())
+def test_short_text_is_searched_to_the_same_effect_as_long_text(
+    pieces: list[str], bounded: bool, cased: bool
+):
+    text = "".join(pieces)
+    finder = WordFinder(WORDS, bounded=bounded, cased=cased)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "MAX_SHORT", -1)
+        long = sorted(finder.find(text))
+    assert sorted(finder.find(text)) == long
 
 
 def test_what_stands_before_the_start_tells_whether_a_word_begins_there():
