@@ -17,6 +17,7 @@ from benchmarks.machine import Machine, describe_machine
 from benchmarks.schedule import SCRAPE_EVERY, Decisions, collecting_like_the_picker
 from benchmarks.tables import number, render_table
 from dataplane.clock import SYSTEM_CLOCK
+from dataplane.extproc.events import BodyRest
 from dataplane.extproc.exchange import Decision, Ending
 from epp.decisions import DecisionLog
 from epp.explain.policy import ExplainPolicy
@@ -98,7 +99,7 @@ class Batches:
         return took / size / 1000
 
 
-def _no_resume(outcome: Decision | Exception) -> None:
+def _no_resume(outcome: Decision | BodyRest | Exception) -> None:
     raise AssertionError("the decision did not wait")
 
 

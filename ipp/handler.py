@@ -9,12 +9,13 @@ headers that no client may set.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
 
 from dataplane.errors import InternalError, RequestError
-from dataplane.extproc.events import BodyTransform, EndBody, MetadataValues, Proceed
+from dataplane.extproc.events import BodyTransform, EndBody, LaterBody, MetadataValues, Proceed
 from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
 from dataplane.headers import BODY_DIGESTS
 from ipp.interfaces.message import RequestMessage, ResponseMessage
@@ -199,6 +200,24 @@ class ProcessorExchange:
             task.cancel()
 
 
+def _pass_on(transforms: Sequence[BodyTransform], body: bytes, take: Callable[[bytes], None]) -> None:
+    """The last bytes of a body, which came later, on their way through the transforms that are left."""
+    for at, transform in enumerate(transforms):
+        try:
+            body = transform.feed(body, True)
+        except EndBody as error:
+            body = error.last
+        except LaterBody as later:
+            _later(later, transforms[at + 1 :]).start(take)
+            return
+    take(body)
+
+
+def _later(later: LaterBody, transforms: Sequence[BodyTransform]) -> LaterBody:
+    """The same, with what the transforms make of the last bytes."""
+    return LaterBody(lambda take: later.start(partial(_pass_on, transforms, take=take)))
+
+
 class _Chain:
     """Several transforms, one behind the other."""
 
@@ -210,11 +229,13 @@ class _Chain:
     def feed(self, chunk: bytes, end: bool) -> bytes:
         """A transform that ends the body ends it for those behind it too, which see its last bytes."""
         cut = False
-        for transform in self._transforms:
+        for at, transform in enumerate(self._transforms):
             try:
                 chunk = transform.feed(chunk, end)
             except EndBody as error:
                 chunk, end, cut = error.last, True, True
+            except LaterBody as later:
+                raise _later(later, self._transforms[at + 1 :]) from None
         if cut:
             raise EndBody(chunk)
         return chunk

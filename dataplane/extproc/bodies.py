@@ -6,6 +6,7 @@ on a length that has become wrong, or refuses the exchange. So the length follow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from dataplane.extproc.events import (
@@ -15,6 +16,7 @@ from dataplane.extproc.events import (
     BodyTransform,
     Effect,
     EndBody,
+    LaterBody,
     MetadataValues,
     Proceed,
     StreamBody,
@@ -40,6 +42,11 @@ def stream(response: bool, body: bytes, end: bool) -> list[Effect]:
         StreamBody(response, body[at : at + MAX_CHUNK_BYTES], end and at == last)
         for at in range(0, size, MAX_CHUNK_BYTES)
     ]
+
+
+def forwarded(body: bytes, end: bool, messages: int) -> list[Effect]:
+    """A request's body in full duplex; its end is marked iff a chunk, not trailers, brought it."""
+    return stream(False, body, end) if messages and (body or end) else []
 
 
 def replace(response: bool, body: bytes, messages: int) -> list[Effect]:
@@ -83,7 +90,17 @@ def _length(size: int) -> tuple[str, bytes]:
 class TransformedBody:
     """A response body on its way through an exchange's transform, in one body mode."""
 
-    __slots__ = ("_announced", "_is_one_message", "_is_streamed", "_transform", "rest")
+    __slots__ = (
+        "_after",
+        "_announced",
+        "_is_one_message",
+        "_is_streamed",
+        "_last_size",
+        "_metadata",
+        "_transform",
+        "later",
+        "rest",
+    )
 
     def __init__(self, transform: BodyTransform, announced: int | None, mode: BodyMode) -> None:
         self._transform = transform
@@ -92,6 +109,11 @@ class TransformedBody:
         self._is_streamed = mode is BodyMode.FULL_DUPLEX_STREAMED
         self.rest: bytes | None = None
         """Once the transform has ended the body early, what each further chunk becomes: nothing."""
+        self.later: LaterBody | None = None
+        """Set when the end of the body waits; ``wait`` is to be called then."""
+        self._last_size = 0
+        self._metadata: MetadataValues | None = None
+        self._after: Effect | None = None
 
     def answer(self, proceed: Proceed, headers: Headers) -> Proceed:
         """The answer to the headers: the length of a body that is passed on in parts is not known yet."""
@@ -110,14 +132,20 @@ class TransformedBody:
             body = self._transform.feed(chunk, end)
         except EndBody as cut:
             body, end, self.rest = cut.last, True, b""
+        except LaterBody as later:
+            self.later, self._last_size = later, len(chunk)
+            return []
+        if body is chunk and not self._is_streamed:
+            return [AnswerBody(True, UNCHANGED)]
+        return self._sent(body, end, len(chunk))
+
+    def _sent(self, body: bytes, end: bool, came: int) -> list[Effect]:
         if self._is_streamed:
             return stream(True, body, end) if body or end else []
-        if body is chunk:
-            return [AnswerBody(True, UNCHANGED)]
         if not self._is_one_message or self._announced is None:
             return [AnswerBody(True, UNCHANGED, body)]
         # Of a body that does not fit, the rest passes unseen: only the difference is known.
-        size = self._announced + len(body) - len(chunk)
+        size = self._announced + len(body) - came
         return [AnswerBody(True, Proceed([_length(size)]), body)]
 
     def before_trailers(self) -> list[Effect]:
@@ -126,4 +154,21 @@ class TransformedBody:
             rest = self._transform.feed(b"", True)
         except EndBody as cut:
             rest = cut.last
+        except LaterBody as later:
+            self.later = later
+            return []
         return stream(True, rest, False) if rest and self._is_streamed else []
+
+    def wait(
+        self, take: Callable[[bytes], None], metadata: MetadataValues | None, after: Effect | None
+    ) -> None:
+        """Let ``take`` have the last bytes when they are there; what ``finish`` answers then, with these."""
+        later, self.rest, self._metadata, self._after = self.later, b"", metadata, after
+        if later is not None:
+            later.start(take)
+
+    def finish(self, body: bytes) -> list[Effect]:
+        """The answers that have waited for the last bytes."""
+        if self._after is None:
+            return with_metadata(self._sent(body, True, self._last_size), self._metadata)
+        return [*(stream(True, body, False) if body and self._is_streamed else []), self._after]

@@ -79,3 +79,11 @@ class CollectedBody:
             self._budget.used_bytes -= self._charged
             self._charged = 0
             self._chunks = []
+
+
+def cut_short(size: int) -> PayloadTooLargeError:
+    """The proxy shows less than the whole body."""
+    return PayloadTooLargeError(
+        f"the proxy passes on only the first {size} bytes of the request body, "
+        "or the body ends in trailers; send a smaller one, with a content-length"
+    )

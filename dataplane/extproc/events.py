@@ -6,7 +6,7 @@ which effects an event has. Nothing here knows protobuf, HTTP/2 or time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -114,6 +114,21 @@ class EndBody(Exception):
         self.last = last
 
 
+class LaterBody(Exception):
+    """Raised by a transform at the end of a body whose last bytes have to wait for somebody."""
+
+    def __init__(self, start: Callable[[Callable[[bytes], None]], None]) -> None:
+        """``start`` is called once, with what takes the bytes, which has to be called once."""
+        super().__init__()
+        self.start = start
+
+
+class BodyRest(msgspec.Struct):
+    """The last bytes of a response's body, which it has waited for."""
+
+    body: bytes
+
+
 class BodyTransform(Protocol):
     """Rewrites one body on its way, chunk by chunk."""
 
@@ -122,8 +137,8 @@ class BodyTransform(Protocol):
 
         Bytes may be held back for a later chunk, all of them only until ``end``, which comes once, if the
         body ends at all. STREAMED bodies that end in trailers have no answer left to carry them: what is
-        held back then is lost. ``EndBody`` ends the body early; any other exception breaks the exchange
-        off, since nobody knows what is missing.
+        held back then is lost. ``EndBody`` ends the body early, ``LaterBody`` later than it came; any other
+        exception breaks the exchange off, since nobody knows what is missing.
         """
         ...
 

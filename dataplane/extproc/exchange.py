@@ -14,12 +14,12 @@ from typing import Protocol
 import msgspec
 
 from dataplane.errors import RequestError
-from dataplane.extproc.events import Metadata, MetadataValues, Proceed, Reject
+from dataplane.extproc.events import BodyRest, Metadata, MetadataValues, Proceed, Reject
 from dataplane.headers import DROPPED_REASON, Headers
 
 Decision = Proceed | Reject
-Resume = Callable[[Decision | Exception], None]
-"""Takes what ``on_request`` would have returned or raised."""
+Resume = Callable[[Decision | BodyRest | Exception], None]
+"""Takes what ``on_request`` would have returned or raised, or what a response's body waits for."""
 
 
 class Ending(StrEnum):
@@ -90,6 +90,10 @@ class Exchange(Protocol):
     def on_end(self, ending: Ending) -> None:
         """The exchange is over. Called exactly once, whatever happened."""
         ...
+
+
+def too_late(outcome: Decision | BodyRest | Exception) -> None:
+    """Takes what comes after the stream has gone."""
 
 
 def rejection(error: RequestError) -> Reject:

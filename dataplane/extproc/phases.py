@@ -10,6 +10,10 @@ from enum import IntEnum
 from typing import Final
 
 
+class ProtocolError(Exception):
+    """The peer sent a message that cannot come at this point of a stream."""
+
+
 class RequestPhase(IntEnum):
     """How far the request is. Response events are legal in every phase."""
 
@@ -33,6 +37,8 @@ class ResponsePhase(IntEnum):
     OPEN = 1
     COMPLETE = 2
     """Seen to its end. A repeated end is ignored."""
+    HELD = 4
+    """Seen to its end, which waits for the last bytes."""
     VOID = 3
     """Replaced by an immediate response, or closed: nothing more is said about it."""
 
@@ -46,4 +52,5 @@ VOID: Final = RequestPhase.VOID
 RESPONSE_AWAITED: Final = ResponsePhase.AWAITED
 RESPONSE_OPEN: Final = ResponsePhase.OPEN
 RESPONSE_COMPLETE: Final = ResponsePhase.COMPLETE
+RESPONSE_HELD: Final = ResponsePhase.HELD
 RESPONSE_VOID: Final = ResponsePhase.VOID

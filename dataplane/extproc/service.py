@@ -21,10 +21,11 @@ from dataplane.clock import SYSTEM_CLOCK, Clock
 from dataplane.errors import RequestError
 from dataplane.extproc.codec import MessageError, decode, encode
 from dataplane.extproc.collected import BodyBudget
-from dataplane.extproc.events import Effect, Modes
+from dataplane.extproc.events import BodyRest, Effect, Modes
 from dataplane.extproc.exchange import Decision, Ending, Exchange
 from dataplane.extproc.http2 import GrpcStatus, StreamWriter
-from dataplane.extproc.session import ProtocolError, Session
+from dataplane.extproc.phases import ProtocolError
+from dataplane.extproc.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +193,7 @@ class ProcessStream:
         self._waiting = False
         self._send(self._session.expire())
 
-    def _resume(self, outcome: Decision | Exception) -> None:
+    def _resume(self, outcome: Decision | BodyRest | Exception) -> None:
         if self._over:
             return
         try:

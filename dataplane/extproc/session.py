@@ -26,7 +26,6 @@ from dataplane.errors import (
     BadRequestError,
     DeadlineExceededError,
     InternalError,
-    PayloadTooLargeError,
     RequestError,
 )
 from dataplane.extproc.bodies import (
@@ -34,17 +33,19 @@ from dataplane.extproc.bodies import (
     UNCHANGED,
     TransformedBody,
     announced_size,
+    forwarded,
     replace,
     stream,
     with_length,
     with_metadata,
 )
-from dataplane.extproc.collected import BodyBudget, CollectedBody
+from dataplane.extproc.collected import BodyBudget, CollectedBody, cut_short
 from dataplane.extproc.events import (
     AnswerBody,
     AnswerHeaders,
     AnswerTrailers,
     BodyMode,
+    BodyRest,
     Effect,
     Event,
     Metadata,
@@ -66,6 +67,7 @@ from dataplane.extproc.exchange import (
     HttpResponse,
     Resume,
     rejection,
+    too_late,
 )
 from dataplane.extproc.phases import (
     COLLECTING,
@@ -74,18 +76,16 @@ from dataplane.extproc.phases import (
     PASSING,
     RESPONSE_AWAITED,
     RESPONSE_COMPLETE,
+    RESPONSE_HELD,
     RESPONSE_OPEN,
     RESPONSE_VOID,
     START,
     VOID,
+    ProtocolError,
 )
 from dataplane.headers import Headers
 
 _NO_HEADERS: Final = Headers(())
-
-
-class ProtocolError(Exception):
-    """The peer sent a message that cannot come at this point of a stream."""
 
 
 # Bound once: looking an enum's member up on its class costs as much as a call.
@@ -152,8 +152,7 @@ class Session:
     @property
     def is_waiting(self) -> bool:
         """Whether the request phase is unanswered, so that the driver's deadline applies."""
-        phase = self.phase
-        return phase is DECIDING or phase is COLLECTING
+        return self.phase is DECIDING or self.phase is COLLECTING
 
     def receive(self, event: Event) -> list[Effect]:
         """Effects of one event. ``ProtocolError`` ends the stream: the driver is to ``close`` it."""
@@ -226,16 +225,10 @@ class Session:
         if event.end_of_stream:
             self._request_complete = True
         elif mode is _BUFFERED_PARTIAL and self._collected.size != (announced_size(self._headers) or 0):
-            return self._reject(self._cut_short())
+            return self._reject(cut_short(self._collected.size))
         elif mode not in ONE_MESSAGE:
             return []
         return self._decide(self._collected.whole()) if self.phase is COLLECTING else []
-
-    def _cut_short(self) -> PayloadTooLargeError:
-        return PayloadTooLargeError(
-            f"the proxy passes on only the first {self._collected.size} bytes of the request body, "
-            "or the body ends in trailers; send a smaller one, with a content-length"
-        )
 
     def _on_request_trailers(self, event: RequestTrailers) -> list[Effect]:
         phase = self.phase
@@ -260,9 +253,8 @@ class Session:
 
     def _decide(self, body: bytes | None) -> list[Effect]:
         self.phase = DECIDING
-        decision: Decision | None
         try:
-            decision = self._exchange.on_request(
+            decision: Decision | None = self._exchange.on_request(
                 HttpRequest(self._headers, body, self._metadata), self._resume
             )
         except RequestError as error:
@@ -274,11 +266,13 @@ class Session:
             return []
         return self._apply(decision)
 
-    def resume(self, outcome: Decision | Exception) -> list[Effect]:
-        """Effects of a decision that had to wait, or of the exception it ended in.
+    def resume(self, outcome: Decision | BodyRest | Exception) -> list[Effect]:
+        """Effects of a decision that had to wait, of the exception it ended in, or of a body's last bytes.
 
-        None when the request has been settled in between.
+        None when the request, or the response, has been settled in between.
         """
+        if isinstance(outcome, BodyRest):
+            return self._finish_response(outcome.body)
         if self.phase is not DECIDING:
             return []
         if isinstance(outcome, RequestError):
@@ -311,7 +305,8 @@ class Session:
         else:
             effects = [AnswerHeaders(False, decision)]
             if mode is _FULL_DUPLEX_STREAMED:
-                self._forward(effects, body)
+                whole = self._collected.whole() if body is None and self._body_messages else body
+                effects += forwarded(whole or b"", self._request_complete, self._body_messages)
             elif body is not None:
                 effects += replace(False, body, self._body_messages)
             else:
@@ -320,15 +315,6 @@ class Session:
             effects.append(AnswerTrailers(False))
         self._collected.release()
         return effects
-
-    def _forward(self, effects: list[Effect], body: bytes | None) -> None:
-        """The body, new or as collected; its end is marked iff a chunk, not trailers, brought it."""
-        if not self._body_messages:
-            return
-        if body is None:
-            body = self._collected.whole()
-        if body or self._request_complete:
-            effects += stream(False, body, self._request_complete)
 
     def _replace_response(self, reject: Reject, ending: Ending = Ending.REJECTED) -> list[Effect]:
         """An immediate response: the last thing that is said on this stream."""
@@ -372,9 +358,8 @@ class Session:
             event.end_of_stream,
             event.metadata,
         )
-        decision: Decision
         try:
-            decision = self._exchange.on_response_headers(response)
+            decision: Decision = self._exchange.on_response_headers(response)
         except RequestError as error:
             decision = rejection(error)
         except Exception as error:  # noqa: BLE001 - a defect in an observer must not cost the client its response
@@ -400,7 +385,7 @@ class Session:
                     self._modes = event.modes
         mode = self._modes.response
         full_duplex = mode is _FULL_DUPLEX_STREAMED
-        if self._response is RESPONSE_COMPLETE:
+        if self._response is not RESPONSE_OPEN:
             rest = None if self._transformed is None else self._transformed.rest
             return [] if full_duplex else [AnswerBody(True, UNCHANGED, rest)]
         # A buffered body is one message, even when trailers or the part that did not fit follow.
@@ -408,6 +393,8 @@ class Session:
         metadata = self._observe(event.body, end)
         if self._transformed is not None:
             effects = self._transformed.pass_on(event.body, end)
+            if self._transformed.later is not None:
+                return self._await_rest(metadata)
             if not end and self._transformed.rest is None:
                 return effects
             metadata = metadata if end else self._observe(b"", True)
@@ -433,8 +420,25 @@ class Session:
             metadata = self._observe(b"", True)
             if self._transformed is not None:
                 effects = self._transformed.before_trailers()
+                if self._transformed.later is not None:
+                    return self._await_rest(None, AnswerTrailers(True, metadata))
             self._complete_response()
         effects.append(AnswerTrailers(True, metadata))
+        return effects
+
+    def _await_rest(self, metadata: MetadataValues | None, after: Effect | None = None) -> list[Effect]:
+        """The end of the body waits for its last bytes."""
+        self._response = RESPONSE_HELD
+        if self._transformed is not None:
+            self._transformed.wait(lambda rest: self._resume(BodyRest(rest)), metadata, after)
+        return []
+
+    def _finish_response(self, rest: bytes) -> list[Effect]:
+        """They are there."""
+        if self._response is not RESPONSE_HELD or self._transformed is None:
+            return []
+        effects = self._transformed.finish(rest)
+        self._complete_response()
         return effects
 
     def _observe(self, chunk: bytes, end: bool) -> MetadataValues | None:
@@ -457,7 +461,7 @@ class Session:
         """The stream is over. Without a reason given, an incomplete exchange counts as disconnected."""
         # The driver holds the session and the session the driver's resume: let go, so that reference
         # counting frees both at once and the cyclic collector has nothing to do per request.
-        self._resume = _too_late
+        self._resume = too_late
         if ending is None:
             ending = Ending.NATURAL if self._is_all_shown() else Ending.DISCONNECT
         self._void()
@@ -484,10 +488,6 @@ class Session:
             self._exchange.on_end(ending)
         except Exception as error:  # noqa: BLE001 - the stream is over either way; the defect is reported
             self._on_defect(error)
-
-
-def _too_late(outcome: Decision | Exception) -> None:
-    """Takes a decision that comes after the stream has gone."""
 
 
 _HANDLERS: Final[dict[type, Callable[[Session, object], list[Effect]]]] = {

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dataplane.extproc.events import EndBody
+from dataplane.extproc.events import EndBody, LaterBody
 from ipp.guardrails.verdicts import ERROR_TYPE, Outcome, Refusal, Verdict, unreadable
 
 MAX_ANSWER_BYTES: Final = 32 << 20
@@ -75,15 +75,20 @@ class AnswerGuard:
     """Holds an answer back until it is whole, and sends on what the policy makes of it."""
 
     def __init__(
-        self, check: Callable[[bytes], Outcome], told: Callable[[Sequence[Verdict]], None] | None
+        self,
+        check: Callable[[bytes], Outcome],
+        told: Callable[[Sequence[Verdict]], None] | None,
+        ask: Callable[[Outcome, Callable[[Outcome], None]], None] | None = None,
     ) -> None:
+        """``ask`` starts the asking of others, who judge what is left, and calls what it is given once."""
         self._check = check
         self._told = told
+        self._ask = ask
         self._pieces: list[bytes] = []
         self._size = 0
 
     def feed(self, chunk: bytes, end: bool) -> bytes:
-        """Nothing until the end, and then the answer."""
+        """Nothing until the end, and then the answer, or ``LaterBody`` when others are asked about it."""
         self._pieces.append(chunk)
         self._size += len(chunk)
         if self._size > MAX_ANSWER_BYTES:
@@ -96,6 +101,12 @@ class AnswerGuard:
         if not body:
             return body
         outcome = self._check(body)
+        ask = self._ask
+        if ask is None or outcome.action == "block":
+            return self._settled(outcome)
+        raise LaterBody(lambda take: ask(outcome, lambda settled: take(self._settled(settled))))
+
+    def _settled(self, outcome: Outcome) -> bytes:
         if self._told is not None and outcome.verdicts:
             self._told(outcome.verdicts)
         return outcome.body

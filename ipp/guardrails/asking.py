@@ -29,6 +29,7 @@ from dataplane.clock import SYSTEM_CLOCK, Clock
 from dataplane.config.guardrails import Judge, Rule, Stage, Webhook
 from dataplane.errors import ConfigError
 from dataplane.units import parse_duration
+from ipp.guardrails.answers import withheld
 from ipp.guardrails.engine import CompiledPolicy, RuleAtWork
 from ipp.guardrails.shapes import ANSWER, REQUEST
 from ipp.guardrails.texts import UnreadableError, decoded, find_texts, path_of
@@ -125,6 +126,7 @@ class Asking:
         self._pool_url = pool_url
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def guard(self, policy: str, rule: Rule, parameters: object) -> WebhookGuard | JudgeGuard:
         """What judges for a rule."""
@@ -188,8 +190,29 @@ class Asking:
             raise UnansweredError(f"cannot be asked: {type(error).__name__}") from None
         return found
 
+    def ask_later(
+        self, policy: CompiledPolicy, stage: Stage, outcome: Outcome, take: Callable[[Outcome], None]
+    ) -> None:
+        """Ask in a task of its own."""
+
+        async def answer() -> None:
+            try:
+                found = await ask(policy, stage, outcome)
+            except Exception:  # a defect must neither let the answer pass nor keep the client waiting
+                log.exception("an answer could not be judged")
+                refusal = Refusal(UNAVAILABLE, "The answer could not be judged.", status=503)
+                found = _withheld(stage, outcome, refusal.outcome(outcome.verdicts), refusal)
+            take(found)
+
+        task = asyncio.get_running_loop().create_task(answer(), name="guardrails")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def close(self) -> None:
-        """Close connections."""
+        """Ask nobody any more; close connections."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -205,6 +228,11 @@ class WebhookGuard:
         self._url = parameters.url
         self._timeout_s = parse_duration(parameters.timeout)
         self.is_closed = parameters.failure_policy == "closed"
+
+    def ask_later(
+        self, policy: CompiledPolicy, stage: Stage, outcome: Outcome, take: Callable[[Outcome], None]
+    ) -> None:
+        self._asking.ask_later(policy, stage, outcome, take)
 
     async def judge(self, stage: Stage, texts: Texts) -> float | None:
         listed = [{"path": path, "text": text} for path, text in texts]
@@ -226,6 +254,11 @@ class JudgeGuard:
         self._parameters = parameters
         self._timeout_s = parse_duration(parameters.timeout)
         self.is_closed = parameters.failure_policy == "closed"
+
+    def ask_later(
+        self, policy: CompiledPolicy, stage: Stage, outcome: Outcome, take: Callable[[Outcome], None]
+    ) -> None:
+        self._asking.ask_later(policy, stage, outcome, take)
 
     async def judge(self, stage: Stage, texts: Texts) -> float | None:
         parameters = self._parameters
@@ -296,9 +329,19 @@ async def ask(policy: CompiledPolicy, stage: Stage, outcome: Outcome) -> Outcome
     refusals = [refusal for _, refusal in answers if refusal is not None]
     told = (*outcome.verdicts, *verdicts)
     if refusals:
-        return refusals[0].outcome(told)
+        return _withheld(stage, outcome, refusals[0].outcome(told), refusals[0])
     action = "flag" if verdicts and outcome.action == "pass" else outcome.action
     return replace(outcome, action=action, verdicts=told)
+
+
+def _withheld(stage: Stage, outcome: Outcome, refused: Outcome, refusal: Refusal) -> Outcome:
+    """A refused answer in the shape of its API."""
+    if stage == "request":
+        return refused
+    try:
+        return replace(refused, body=withheld(decoded(outcome.body, is_strict=False), refusal))
+    except UnreadableError:
+        return refused
 
 
 async def _judged(rule: RuleAtWork, stage: Stage, texts: Texts) -> tuple[Verdict | None, Refusal | None]:

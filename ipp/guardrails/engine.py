@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -63,6 +64,11 @@ class Asked(Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether no verdict is a match."""
+
+    def ask_later(
+        self, policy: CompiledPolicy, stage: Stage, outcome: Outcome, take: Callable[[Outcome], None]
+    ) -> None:
+        """Ask all whom the policy asks there, and have ``take`` called with what becomes of it."""
 
     async def judge(self, stage: Stage, texts: Sequence[tuple[str, str]]) -> float | None:
         """The score of what is at fault, None when nothing is; ``texts`` are paths and what is said there.
@@ -249,9 +255,11 @@ class CompiledPolicy:
         stage: Stage = "stream" if kind == "sse" else "response"
         searchers = self._searchers(stage, vault)
         if kind == "json":
-            if not searchers.items and searchers.vault is None and not self._bodies["response"]:
+            asked = self.asked["response"]
+            if not (searchers.items or searchers.vault is not None or self._bodies["response"] or asked):
                 return None
-            return AnswerGuard(lambda body: self.check_response(body, vault), told)
+            ask = partial(self._ask_about_answer, asked[0].asked) if asked else None
+            return AnswerGuard(lambda body: self.check_response(body, vault), told, ask)
         if not searchers.items and searchers.vault is None:
             return None
         rules = self._texts["stream"]
@@ -261,6 +269,12 @@ class CompiledPolicy:
             lambda index, path: refusal_of(rules[index].rule, "stream", path),
             told,
         )
+
+    def _ask_about_answer(
+        self, somebody: Asked | None, outcome: Outcome, take: Callable[[Outcome], None]
+    ) -> None:
+        if somebody is not None:
+            somebody.ask_later(self, "response", outcome, take)
 
     def _searchers(self, stage: Stage, vault: Vault | None) -> Searchers:
         plain = self._answers[stage]

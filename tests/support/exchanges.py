@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataplane.extproc.codec import decode
 from dataplane.extproc.collected import BodyBudget
 from dataplane.extproc.events import (
+    BodyRest,
     Effect,
     Event,
     Metadata,
@@ -207,7 +208,7 @@ class DrivenSession:
     def close(self, ending: Ending | None = None) -> None:
         self.session.close(ending)
 
-    def _resume(self, outcome: Decision | Exception) -> None:
+    def _resume(self, outcome: Decision | BodyRest | Exception) -> None:
         self.effects += self.session.resume(outcome)
 
 

@@ -21,7 +21,7 @@ from dataplane.extproc.events import (
     StreamBody,
 )
 from dataplane.extproc.exchange import Ending
-from dataplane.extproc.session import ProtocolError
+from dataplane.extproc.phases import ProtocolError
 from tests.support.exchanges import (
     PASS,
     REFUSE,

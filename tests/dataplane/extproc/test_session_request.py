@@ -12,7 +12,7 @@ from dataplane.extproc.events import (
     Reject,
     StreamBody,
 )
-from dataplane.extproc.session import ProtocolError
+from dataplane.extproc.phases import ProtocolError
 from tests.support.exchanges import (
     ROUTE,
     DrivenSession,

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from dataplane.config.guardrails import Judge, Rule, Webhook
+from dataplane.extproc.events import LaterBody
 from ipp.guardrails import asking as module
 from ipp.guardrails.asking import FAILURES_TO_OPEN, MAX_WAITING, REST_S, Asking, Breaker, UnansweredError, ask
 from ipp.guardrails.engine import RuleAtWork
@@ -226,3 +227,61 @@ def test_a_breaker_lets_so_many_wait():
         breaker.enter()
     breaker.leave(None)
     breaker.enter()
+
+
+async def answered(rule, body, told=None):
+    """What an answer comes to that is fed through the policy, and what was told."""
+    guard = policy(rule, at_work("mail", r"\w@\w", 3, stages=["response"])).open_stream("json", told=told)
+    assert guard.feed(body[:9], False) == b""
+    with pytest.raises(LaterBody) as raised:
+        guard.feed(body[9:], True)
+    found = asyncio.get_running_loop().create_future()
+    raised.value.start(found.set_result)
+    return await asyncio.wait_for(found, 30)
+
+
+ANSWER = json.dumps(
+    {"choices": [{"index": 0, "message": {"content": "a@b"}, "finish_reason": "stop"}]}
+).encode()
+
+
+async def test_an_answer_waits_for_the_verdict_on_what_is_left_of_it():
+    told = []
+    async with server(lambda question: {"flagged": False}) as (url, questions), asker() as asking:
+        rest = await answered(webhook(asking, url), ANSWER, told.extend)
+        assert rest == ANSWER.replace(b"a@b", b"***")
+        assert [text["text"] for _, question in questions for text in question["texts"]] == ["***"]
+        assert [verdict.rule for verdict in told] == ["mail"]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"), [({"flagged": True}, "guardrail_webhook"), ({}, "guardrail_unavailable")]
+)
+async def test_an_answer_that_somebody_flags_is_withheld_in_its_shape(said, code):
+    async with server(lambda question: said) as (url, _), asker() as asking:
+        answer = json.loads(await answered(webhook(asking, url), ANSWER))
+        assert answer["choices"][0]["finish_reason"] == "content_filter"
+        assert answer["error"]["code"] == code
+
+
+async def test_a_defect_withholds_the_answer():
+    class Broken:
+        is_closed = False
+
+        async def judge(self, stage, texts):
+            raise ZeroDivisionError
+
+        def ask_later(self, *args):
+            asking.ask_later(*args)
+
+    async with asker() as asking:
+        rule = webhook(asking, "http://127.0.0.1:1/")._replace(asked=Broken())
+        assert json.loads(await answered(rule, ANSWER))["error"]["code"] == "guardrail_unavailable"
+
+
+async def test_closing_asks_nobody_any_more():
+    taken = []
+    async with asker() as asking:
+        compiled = policy(webhook(asking, "http://127.0.0.1:1/"))
+        asking.ask_later(compiled, "response", compiled.check_response(ANSWER), taken.append)
+    assert taken == []
