@@ -128,6 +128,51 @@ SIGNS: Final[tuple[Sign, ...]] = (
         0.85,
         r"\byou (?:now )?have no (?:more )?(?:rules|restrictions|limits|limitations|filters|guidelines|polic(?:y|ies)|ethics|morals)\b",
     ),
+    Sign(
+        OVERRIDE,
+        0.85,
+        rf"\b(?:{_EARLIER}|your) (?:\w+ )?(?:{_ORDERS}|guidance) (?:\w+ )?(?:no longer (?:apply|applies|count|hold)|(?:is|are) (?:now )?(?:void|cancell?ed|obsolete|invalid|suspended|lifted))\b",
+    ),
+    Sign(
+        OVERRIDE,
+        0.85,
+        rf"\b(?:{_ORDERS}|guidance) (?:above|before this|you were given|you have been given|you received) (?:\w+ )?(?:no longer (?:apply|applies|count|hold)|(?:is|are) (?:now )?(?:void|cancell?ed|obsolete|invalid|suspended|lifted))\b",
+    ),
+    Sign(
+        OVERRIDE,
+        0.85,
+        rf"\b(?:do not|don't|no longer) (?:have|need) to (?:follow|obey|respect) (?:your (?:\w+ )?{_ORDERS}|(?:\w+ ){{0,2}}{_ORDERS} (?:above|you were given|you have been given|you received))\b",
+    ),
+    Sign(
+        OVERRIDE,
+        0.85,
+        rf"\b{_VERBS} what(?:ever)? (?:\w+ ){{0,3}}(?:system|developer|prompt|instructions|rules) (?:said|says|say|told|tells|wants?)\b",
+    ),
+    Sign(
+        OVERRIDE,
+        0.85,
+        rf"\b(?:cancel|revoke|erase|abandon|scrap|drop) (?:\w+ ){{0,3}}{_EARLIER} (?:\w+ )?(?:instructions?|prompts?|directives|commands|guidelines|rules)\b",
+    ),
+    Sign(
+        OVERRIDE,
+        0.6,
+        rf"\b{_VERBS} (?:\w+ ){{0,2}}(?:context|conversation|text|message|content|prompt) (?:above|before|so far)\b",
+    ),
+    Sign(
+        EXTRACTION,
+        0.85,
+        r"\b(?:what|repeat|show|tell|list|quote|print|reveal)\b[^.!?]{0,30}\binstructions (?:\w+ ){0,3}(?:at the (?:very )?(?:start|beginning|top) of (?:this|the|our) (?:chat|conversation|session|prompt)|you (?:were given|received|got|have been given))\b",
+    ),
+    Sign(
+        UNBOUND,
+        0.85,
+        r"\b(?:ai|assistant|model|chatbot|bot) (?:\w+ ){0,3}(?:with no|without|has no|have no|free of|free from) (?:any |all )?(?:\w+ )?(?:restrictions|rules|filters|censorship|polic(?:y|ies)|limitations|morals|ethics|safeguards|guardrails)\b",
+    ),
+    Sign(
+        UNBOUND,
+        0.8,
+        r"\b(?:override|bypass|disable|circumvent|turn off|deactivate|ignore) (?:all |any |the |your )*(?:safety|ethical|moral) (?:protocols?|guidelines|filters?|restrictions|constraints)\b",
+    ),
     # German
     Sign(
         OVERRIDE,
@@ -154,11 +199,16 @@ SIGNS: Final[tuple[Sign, ...]] = (
         0.85,
         r"\bantworte (?:\w+ ){0,4}ohne (?:jegliche |alle )?(?:einschrankungen|filter|zensur|richtlinien)\b",
     ),
+    Sign(
+        OVERRIDE,
+        0.85,
+        r"\b(?:ignoriere?n?|vergiss|missachte|umgehe?) (?:sie )?(?:\w+ ){0,3}(?:regeln|anweisungen|instruktionen|vorgaben|richtlinien),? (?:die|welche) (?:du|dir|sie|ihnen)\b",
+    ),
     # French
     Sign(
         OVERRIDE,
         0.9,
-        r"\b(?:ignore[zr]?|oublie[zr]?|neglige[zr]?|contourne[zr]?|ne tiens? pas compte de) (?:\w+ ){0,4}(?:instructions|consignes|regles|directives|ordres) (?:\w+ ){0,2}(?:precedentes?|anterieures?|ci-dessus|initiales?|donnees|systeme)",
+        r"\b(?:ignore[zr]?|oublie[zr]?|neglige[zr]?|contourne[zr]?|ne (?:tiens|tenez) (?:pas|plus) compte des?) (?:\w+ ){0,4}(?:instructions|consignes|regles|directives|ordres) (?:\w+ ){0,2}(?:precedentes?|anterieures?|ci-dessus|initiales?|donnees|systeme)",
     ),
     Sign(
         OVERRIDE,
@@ -250,7 +300,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
     Sign(
         OVERRIDE,
         0.9,
-        r"(?:игнорируи|проигнорируи|забудь|ігноруи|проігноруи)\w* (?:[\p{L}]+ ){0,3}(?:предыдущ|прежн|прошл|вышеуказан|все свои|свои|попередн|всі)[\p{L}]* (?:[\p{L}]+ ){0,2}(?:инструкц|указан|правил|команд|інструкц|вказівк|вказівок)",
+        r"(?:игнорируи|проигнорируи|забудь|не обращаи внимания на|не следуи|ігноруи|проігноруи)\w* (?:[\p{L}]+ ){0,3}(?:предыдущ|прежн|прошл|вышеуказан|все свои|свои|попередн|всі)[\p{L}]* (?:[\p{L}]+ ){0,2}(?:инструкц|указан|правил|команд|інструкц|вказівк|вказівок)",
     ),
     Sign(
         EXTRACTION,
@@ -379,7 +429,6 @@ NEGATIONS: Final = (
     "cannot ",
     "nicht ",
     "niemals ",
-    "no ",
     "nunca ",
     "jamais ",
     "не ",
@@ -390,9 +439,6 @@ NEGATIONS: Final = (
     "told to ",
     "asks to ",
     "says to ",
-    "that ",
-    "such as ",
-    "like ",
     "kein ",
 )
 """What stands before a sign that is spoken of instead of said."""

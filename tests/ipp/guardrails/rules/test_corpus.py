@@ -19,11 +19,16 @@ PARAMETERS: dict[str, Any] = json.loads((FOLDER / "rules.json").read_text())
 FILES = {
     "keywords": "keywords",
     "pii": "pii",
-    "promptInjection": "prompt_injection",
+    "prompt_injection": "promptInjection",
+    "prompt_injection_unseen": "promptInjection",
     "unicode": "unicode",
     "topics": "topics",
     "language": "language",
 }
+"""Name of a file of labelled texts -> type of the rule that is to find what they say.
+
+Nothing is tuned on the unseen ones: they say what to expect of texts that nobody has looked at.
+"""
 LEAST_CASES = 300
 
 
@@ -41,15 +46,16 @@ class Counts(NamedTuple):
 EXPECTED = {
     "keywords": Counts(right=77, wrong=2, missed=3),
     "pii": Counts(right=93, wrong=3, missed=3),
-    "promptInjection": Counts(right=95, wrong=0, missed=6),
+    "prompt_injection": Counts(right=128, wrong=0, missed=8),
+    "prompt_injection_unseen": Counts(right=21, wrong=2, missed=14),
     "unicode": Counts(right=21, wrong=0, missed=0),
     "topics": Counts(right=13, wrong=0, missed=0),
     "language": Counts(right=19, wrong=1, missed=0),
 }
 
 
-def cases(rule: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / f"{FILES[rule]}.jsonl").read_text().splitlines()]
+def cases(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()]
 
 
 def wanted(rule: str, case: dict[str, Any]) -> set[tuple[str, str]]:
@@ -78,29 +84,30 @@ def seen(rule: str, compiled: Any, text: str) -> set[tuple[str, str]]:
     return {(match.kind, text[match.start : match.end]) for match in matches}
 
 
-def compared(rule: str) -> Iterator[tuple[dict[str, Any], set[tuple[str, str]], set[tuple[str, str]]]]:
+def compared(name: str) -> Iterator[tuple[dict[str, Any], set[tuple[str, str]], set[tuple[str, str]]]]:
+    rule = FILES[name]
     compiled = made(rule, PARAMETERS[rule])
-    for case in cases(rule):
+    for case in cases(name):
         yield case, wanted(rule, case), seen(rule, compiled, case["text"])
 
 
-@pytest.mark.parametrize("rule", FILES)
-def test_precision_and_recall_are_what_they_are_known_to_be(rule: str):
+@pytest.mark.parametrize("file", FILES)
+def test_precision_and_recall_are_what_they_are_known_to_be(file: str):
     right = wrong = missed = 0
-    for case, expected, found in compared(rule):
+    for case, expected, found in compared(file):
         right += len(expected & found)
         wrong += len(found - expected)
         missed += len(expected - found)
         for name, odd in (("wrong", found - expected), ("missed", expected - found)):
             if odd:
-                sys.stdout.write(f"  {rule} {name}: {sorted(odd)} in {case['text'][:80]!a}\n")
+                sys.stdout.write(f"  {file} {name}: {sorted(odd)} in {case['text'][:80]!a}\n")
     counts = Counts(right, wrong, missed)
-    sys.stdout.write(f"{rule}: {counts} {tuple(counts)}\n")
-    assert counts == EXPECTED[rule]
+    sys.stdout.write(f"{file}: {counts} {tuple(counts)}\n")
+    assert counts == EXPECTED[file]
 
 
 def test_the_corpus_is_as_large_as_promised():
-    assert sum(len(cases(rule)) for rule in FILES) >= LEAST_CASES
+    assert sum(len(cases(name)) for name in FILES) >= LEAST_CASES
 
 
 def test_a_stream_finds_in_plain_words_what_the_whole_text_shows():
