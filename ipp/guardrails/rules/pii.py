@@ -24,7 +24,8 @@ _CARD: Final = (
 )
 _IBAN: Final = r"(?i)\b[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]){11,30}"
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_IPV4: Final = rf"\b{_OCTET}(?:\.{_OCTET}){{3}}\b(?:\.\d)?"
+_ADDRESS: Final = rf"{_OCTET}(?:\.{_OCTET}){{3}}\b"
+_IPV4: Final = rf"\b{_ADDRESS}(?:\.\d|-{_ADDRESS})?"
 _IPV6: Final = r"(?i)(?:[0-9a-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9a-f]{0,4})"
 _NUMBERS: Final = re.compile(rb"[0-9.]+")
 _GROUPS: Final = re.compile(rb"[0-9a-fA-F:.]+")
@@ -98,9 +99,10 @@ def _iban(raw: bytes, start: int, end: int) -> int:
 
 def _ipv4(raw: bytes, start: int, end: int) -> int:
     before, after = raw[start - 1 : start], raw[end : end + 1]
-    if raw.count(b".", start, end) > 3 or (before and before in b".-_+") or (after and after in b"-_"):
+    first, _, last = raw[start:end].partition(b"-")
+    if first.count(b".") > 3 or (before and before in b".-_+") or (after and after in b"-_"):
         return _behind(_NUMBERS, raw, start)
-    address = ipaddress.IPv4Address(raw[start:end].decode())
+    address = ipaddress.IPv4Address((last or first).decode())
     if address.is_loopback or address.is_unspecified or int(address) == 0xFFFFFFFF:
         return _behind(_NUMBERS, raw, start)
     return end

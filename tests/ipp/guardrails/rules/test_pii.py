@@ -72,6 +72,13 @@ def test_digits_of_other_scripts_are_digits():
     assert [kind for kind, _ in found(rule, text)] == ["card", "card"]
 
 
+def test_a_range_of_addresses_is_one_find_and_a_longer_number_none():
+    rule = made("pii", {"entities": ["ip"]})
+    assert found(rule, "from 10.0.0.1-10.0.0.9 on; pkg-1.2.3.4-x, 1.2.3.4.5, 127.0.0.1") == [
+        ("ip.v4", "10.0.0.1-10.0.0.9")
+    ]
+
+
 def test_an_iban_ends_where_its_country_says():
     rule = made("pii", {"entities": ["iban"]})
     assert found(rule, "DE89 3704 0044 0532 0130 00 BIC COBADEFF") == [
