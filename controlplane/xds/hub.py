@@ -212,6 +212,8 @@ class Hub:
                 self.metrics.failed()
                 await asyncio.sleep(POLL_S)
             else:
+                if self._failing:
+                    log.info("the database answers again")
                 self._failing = False
                 self._looked = time.monotonic()
 
