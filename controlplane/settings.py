@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "django_htmx",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # of a site of our own; nothing adds itself to it
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

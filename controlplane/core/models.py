@@ -94,6 +94,9 @@ class Resource(models.Model):
         abstract = True
         ordering = ["name"]
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class LoginFailure(models.Model):
     """A login that was refused, or is under way; see ``throttle``."""

@@ -39,6 +39,7 @@ class Channel(StrEnum):
     API = "api"
     CLI = "cli"
     CONSOLE = "console"
+    ADMIN = "admin"
     AUTOMATION = "automation"
 
 
