@@ -30,6 +30,11 @@ class ConfigDocument(Resource):
     active = models.ForeignKey("ConfigRevision", on_delete=models.SET_NULL, null=True, related_name="+")
     """What workers run unless a rollout says otherwise; None before the first rollout is complete."""
 
+    class Meta(Resource.Meta):
+        """As documents call it."""
+
+        verbose_name = "endpoint picker config"
+
 
 class PoolBinding(models.Model):
     """Which document a pool is configured by."""

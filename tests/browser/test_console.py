@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,26 +25,13 @@ from tests.support.controlplane import ADMIN, WORKER
 CHROMIUM = shutil.which("chromium")
 PASSWORD = "correct horse battery"
 
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
 ]
-
-
-@pytest.fixture(params=["light", "dark"])
-def page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A page of a browser with this theme."""
-    # Playwright's synchronous interface runs a loop in this thread; Django takes that for a view's.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = browser.new_context(color_scheme=request.param, viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(15_000)
-        yield context.new_page()
-        browser.close()
 
 
 def check(page: Any, seen: list[str]) -> None:
