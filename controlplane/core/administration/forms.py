@@ -6,6 +6,7 @@ is made then. A form that is not valid has changed nothing.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import yaml
@@ -55,13 +56,13 @@ class ServiceForm(_ModelForm):
         if self.instance.pk is not None:
             self.initial.update({"version": self.instance.version, **self.shown(self.instance)})
 
+    @abstractmethod
     def shown(self, row: Any) -> dict[str, Any]:
         """What the fields say of an object."""
-        raise NotImplementedError
 
+    @abstractmethod
     def change(self, said: dict[str, Any], row: Any | None, version: int) -> models.Model:
         """Make the change, of ``row`` or a new one, by the service."""
-        raise NotImplementedError
 
     def _post_clean(self) -> None:
         """Where Django builds the row and checks it; the service does both."""

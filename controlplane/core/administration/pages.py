@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
@@ -65,9 +66,9 @@ class Changed(Shown):
         """What the audit log calls an object."""
         return str(row)
 
+    @abstractmethod
     def remove(self, request: HttpRequest, row: Any) -> None:
         """Delete it by the service."""
-        raise NotImplementedError
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """The form, which acts for whoever asks."""
