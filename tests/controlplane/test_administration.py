@@ -274,6 +274,14 @@ def test_nothing_secret_is_on_any_page() -> None:
             *("core/auditentry/", f"core/auditentry/{last().pk}/change/"),
         )
     ]
+    wrong = {**CREDENTIAL, "spec": {"type": "APIKey", "secret": "sk-hidden", "expires": 1}}
+    refused = client.post(
+        f"/admin/providers/providercredential/{credential.pk}/change/",
+        {"document": yaml.safe_dump(wrong), "version": "1"},
+    )
+    assert yaml.safe_load(field(refused, "document"))["spec"] == {"type": "APIKey", "expires": 1}
+    assert field(refused, "version") == "1"
+    pages.append(text_of(refused))
     hidden = [ann.password, issued.row.digest, issued.text, "sk-hidden", credential.secret]
     assert not [(text, page) for page in pages for text in hidden if text in page]
     assert "APIKey" in pages[5]

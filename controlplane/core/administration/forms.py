@@ -28,6 +28,7 @@ else:
     _ModelForm = forms.ModelForm
 
 MAX_DIGITS: Final = 18
+SECRET: Final = "secret"  # noqa: S105 - what specs call a field that is not shown again
 
 
 def version_of(text: str | None) -> int:
@@ -119,11 +120,26 @@ class DocumentForm(ServiceForm):
             problems.append(ConfigError("must be one document: apiVersion, kind, metadata, and what it says"))
         if problems:
             raise InvalidError.of(problems)
+        try:
+            return self._hand_over(document, row, version)
+        except ServiceError:
+            self._hide_secret(document)
+            raise
+
+    def _hand_over(self, document: Document, row: Any | None, version: int) -> models.Model:
         if row is None:
             made: models.Model = self.service.create(self.actor, document)
             return made
         changed: models.Model = self.service.update(self.actor, row.name, document, version)
         return changed
+
+    def _hide_secret(self, document: Document) -> None:
+        """Show a refused document again without its secret, which has to be said anew."""
+        spec = document.get("spec")
+        if isinstance(spec, dict) and SECRET in spec:
+            rest = {key: value for key, value in spec.items() if key != SECRET}
+            posted = {name: self.data[name] for name in self.data}  # one value of each, not all
+            self.data = {**posted, "document": _text({**document, "spec": rest})}
 
 
 class UserForm(ServiceForm):
