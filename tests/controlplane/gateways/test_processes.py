@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from controlplane.xds.nodes import LISTENER
-from dataplane.processes.ports import LOOPBACK
+from dataplane.processes.ports import LOOPBACK, Ports
 from tests.support.controlplane_command import Command, serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(280)]
@@ -26,10 +27,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(280
 PATIENCE_S = 60.0
 
 
+PORTS = Ports(random.SystemRandom())
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """One that nobody gets by chance before it is used."""
+    return PORTS(0, "port")
 
 
 def pool(name: str, *models: str) -> dict[str, Any]:
@@ -48,12 +51,12 @@ def pool(name: str, *models: str) -> dict[str, Any]:
     }
 
 
-def gateway(port: int) -> dict[str, Any]:
+def gateway(port: int, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "pointsman.dev/v1",
         "kind": "Gateway",
         "metadata": {"name": "public"},
-        "spec": {"listener": {"port": port}, "accessLog": "/dev/null"},
+        "spec": {"listener": {"port": port}, "accessLog": "/dev/null", **spec},
     }
 
 
@@ -87,16 +90,17 @@ class Plant:
                 process.kill()
                 process.wait()
 
-    def envoy(self) -> Any:
+    def envoy(self, *identity: str) -> Any:
         return self.process(
             "gateway",
             *("run-gateway", "public", "--xds-server", f"{LOOPBACK}:{self.xds_port}"),
-            *("--xds-token-file", str(self.token), "--node-id", "envoy-1"),
+            *(identity or ("--xds-token-file", str(self.token))),
+            *("--node-id", "envoy-1"),
             *("--admin-port", str(self.admin), "--state-dir", str(self.folder / "gateway")),
         )
 
-    def xds(self) -> Any:
-        return self.command.serves(self.folder / "xds.log", "serve-xds", port=self.xds_port)
+    def xds(self, *flags: str) -> Any:
+        return self.command.serves(self.folder / "xds.log", "serve-xds", *flags, port=self.xds_port)
 
     def apply(self, *documents: dict[str, Any]) -> None:
         text = "\n---\n".join(json.dumps(each) for each in documents)
@@ -134,8 +138,8 @@ class Plant:
         wait_until(lambda: self.ask(model, port)[0] == status, self.logs)
         return self.ask(model, port)[1]
 
-    def answer(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The Envoy's last answer about listeners, once it is so."""
+    def answer(self, holds: Callable[[dict[str, Any]], bool], type_url: str = LISTENER) -> dict[str, Any]:
+        """The Envoy's last answer about listeners, or another type, once it is so."""
         found: list[dict[str, Any]] = []
 
         def look() -> bool:
@@ -143,7 +147,7 @@ class Plant:
                 worker = self.api("workers/envoy-1")
             except urllib.error.HTTPError:
                 return False
-            found[:] = [each for each in worker["types"] if each["type"] == LISTENER and holds(each)]
+            found[:] = [each for each in worker["types"] if each["type"] == type_url and holds(each)]
             return bool(found)
 
         wait_until(look, self.logs)
