@@ -22,18 +22,18 @@ def chromium() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("needs Debian's chromium")
-    with playwright.sync_playwright() as started:
+    # Playwright's synchronous interface runs a loop in this thread; Django takes that for a view's.
+    with pytest.MonkeyPatch.context() as patch, playwright.sync_playwright() as started:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
 
 
 @pytest.fixture
-def visit(chromium: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Visit]]:
+def visit(chromium: Any) -> Iterator[Callable[..., Visit]]:
     """Opens a page on the console at an address; options are those of a browser's context."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    # Playwright's synchronous interface runs a loop in this thread; Django takes that for a view's.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
     contexts: list[Any] = []
 
     def opened(url: str, **options: Any) -> Visit:
@@ -47,10 +47,10 @@ def visit(chromium: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         context.close()
 
 
-@pytest.fixture(scope="module")
-def station(
-    chromium: Any, tmp_path_factory: pytest.TempPathFactory, valkey_server: ValkeyServer
-) -> Iterator[Station]:
+@pytest.fixture(scope="package")
+def station(tmp_path_factory: pytest.TempPathFactory, valkey_server: ValkeyServer) -> Iterator[Station]:
     """A control plane in processes of its own."""
+    if CHROMIUM is None:
+        pytest.skip("needs Debian's chromium")
     with Station(tmp_path_factory.mktemp("station"), valkey_server.url) as found:
         yield found

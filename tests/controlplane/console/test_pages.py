@@ -54,6 +54,17 @@ def test_a_login_with_the_password_opens_the_console_and_a_wrong_one_does_not() 
     assert LoginFailure.objects.count() == 0
 
 
+def test_the_styleguide_shows_every_component_in_both_themes_to_whoever_may_change_things() -> None:
+    assert person(Role.VIEWER).get("/styleguide/").status_code == 403
+    page = text_of(person(Role.OPERATOR).get("/styleguide/"))
+    for theme in ("light", "dark"):
+        assert page.count(f'data-theme="{theme}"') == 1
+    identities = re.findall(r' id="([^"]+)"', page)
+    assert len(identities) == len(set(identities))
+    for state in ("ok", "warn", "bad", "idle"):
+        assert page.count(f"status-{state}") >= 2
+
+
 def test_workers_do_not_log_in() -> None:
     user = users.put(users.SYSTEM, "picker", Role.WORKER)
     user.set_password(PASSWORD)
