@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,17 +12,12 @@ from controlplane.core import passwords, users
 from controlplane.core.documents import apply
 from controlplane.core.roles import Role
 from controlplane.objectives.models import InferenceObjective
+from tests.support.browser import Visit
+from tests.support.console import PASSWORD
 from tests.support.controlplane import ADMIN, objective
 
-pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = pytest.mark.django_db(transaction=True)
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium"),
-]
-
-PASSWORD = "correct horse battery"
 BLOCKED = """
 Object.defineProperty(window, "localStorage", {
   get() { throw new DOMException("pages may keep nothing", "SecurityError"); },
@@ -30,45 +25,32 @@ Object.defineProperty(window, "localStorage", {
 """
 
 
-def log_in(page: Any, url: str, role: Role) -> list[str]:
-    """Log in, and keep what the browser complains of from now on: scripts that fail, and the policy."""
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+def log_in(seen: Visit, path: str, role: Role) -> Any:
+    """Somebody of this role, on the page at the address."""
     users.put(users.SYSTEM, "ann", role)
     passwords.put(users.SYSTEM, "ann", PASSWORD)
-    page.goto(url)
-    page.get_by_label("Username").fill("ann")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
-    return errors
+    seen.go(path)
+    seen.log_in("ann")
+    return seen.page
 
 
 def test_an_administrator_corrects_a_mistake_and_changes_and_deletes_an_object(
-    page: Any, live_server: LiveServerThread
+    visit: Callable[..., Visit], live_server: LiveServerThread
 ) -> None:
     apply(ADMIN, [objective()])
-    errors = log_in(page, f"{live_server}/admin/", Role.ADMIN)
-    verdicts: list[str] = []
-
-    def check() -> None:
-        page.wait_for_load_state()
-        count = len(errors)
-        found = axe.Axe().run(page).response["violations"]
-        del errors[count:]  # axe reads imported style sheets by styles of its own, which the policy forbids
-        verdicts.extend(f"{page.url}: {each['id']} {[n['target'] for n in each['nodes']]}" for each in found)
-
+    seen = visit(str(live_server))
+    page = log_in(seen, "/admin/", Role.ADMIN)
     assert page.get_by_role("heading", level=1).inner_text() == "Objects, people and records"
-    check()
+    seen.check()
     page.get_by_role("link", name="Inference objectives").first.click()
-    check()
+    seen.check()
     page.get_by_role("link", name="interactive").click()
-    check()
+    seen.check()
     text = page.get_by_label("Document")
     text.fill(text.input_value().replace("priority: 10", "priority: high"))
     page.get_by_role("button", name="Save", exact=True).click()
     page.get_by_text("spec.priority").wait_for()
-    check()
+    seen.check()
     text.fill(text.input_value().replace("priority: high", "priority: 7"))
     page.get_by_role("button", name="Save", exact=True).click()
     page.get_by_text("was changed successfully").wait_for()
@@ -78,19 +60,21 @@ def test_an_administrator_corrects_a_mistake_and_changes_and_deletes_an_object(
     page.get_by_role("heading", name="Audit").wait_for()
     page.go_back()
     page.get_by_role("link", name="Delete").click()
-    check()
+    seen.check()
     page.get_by_role("button", name="Delete it").click()
     page.get_by_text("was deleted successfully").wait_for()
     assert InferenceObjective.objects.count() == 0
-    assert verdicts == []
-    assert errors == []
+    assert seen.found() == ([], [])
 
 
-def test_the_console_works_where_pages_may_keep_nothing(page: Any, live_server: LiveServerThread) -> None:
-    page.add_init_script(BLOCKED)
-    errors = log_in(page, f"{live_server}/", Role.VIEWER)
+def test_the_console_works_where_pages_may_keep_nothing(
+    visit: Callable[..., Visit], live_server: LiveServerThread
+) -> None:
+    seen = visit(str(live_server))
+    seen.page.add_init_script(BLOCKED)
+    page = log_in(seen, "/", Role.VIEWER)
     themes = []
     for _ in range(3):
         page.get_by_role("button", name="Theme").click()
         themes.append(page.evaluate("document.documentElement.dataset.theme ?? ''"))
-    assert (themes, errors) == (["light", "dark", ""], [])
+    assert (themes, seen.errors) == (["light", "dark", ""], [])

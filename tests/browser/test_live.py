@@ -84,6 +84,9 @@ def test_charts_show_what_workers_say_and_say_when_they_do_not(
 ) -> None:
     seen = opened(visit, station)
     page = seen.page
+    sockets = list[Any]()
+    page.on("websocket", lambda socket: sockets.append(socket))
+    page.reload()
     state(seen, "live").wait_for()
     requests, ttft, queue, kv = page.locator(".chart").all()
     assert page.locator(".plot canvas:visible").count() == CHARTS
@@ -114,6 +117,7 @@ def test_charts_show_what_workers_say_and_say_when_they_do_not(
     speaker.be_silent(False)
     state(seen, "live").wait_for()
     assert seen.found() == ([], [])
+    assert len(sockets) == 2  # one until the pause, and one since
 
     station.stop_web()
     state(seen, "off").wait_for()

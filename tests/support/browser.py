@@ -39,12 +39,16 @@ class Visit:
 
     def check(self) -> None:
         """Keep what axe says against the page in both themes, and whether it is wider than a phone."""
+        self.page.wait_for_load_state()
+        complaints = len(self.errors)
         for theme in ("light", "dark"):
             # Without motion: colours on their way from one theme to the other are of none.
             self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
             for violation in self._axe.run(self.page, options=ONLY).response["violations"]:
                 targets = [node["target"] for node in violation["nodes"]]
                 self.verdicts.append(f"{self.page.url} {theme}: {violation['id']} {targets}")
+        # Axe reads imported style sheets by styles of its own, which the policy forbids.
+        del self.errors[complaints:]
         self.page.emulate_media(reduced_motion="null")
         wide = self.page.viewport_size
         self.page.set_viewport_size({"width": PHONE, "height": 844})
