@@ -25,7 +25,7 @@ from tests.support.certificates import Authority
 
 __all__ = ["plant"]
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def credential(secret: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from controlplane.xds.nodes import LISTENER
 from dataplane.processes.ports import LOOPBACK, Ports
 from tests.support.controlplane_command import Command, serving
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATIENCE_S = 60.0
 
@@ -85,7 +85,7 @@ class Plant:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(60)
             finally:
                 process.kill()
                 process.wait()
@@ -103,15 +103,19 @@ class Plant:
         return self.command.serves(self.folder / "xds.log", "serve-xds", *flags, port=self.xds_port)
 
     def apply(self, *documents: dict[str, Any]) -> None:
-        text = "\n---\n".join(json.dumps(each) for each in documents)
-        self.command.says("apply", "-", text=text)
+        self.api("apply", "POST", documents=documents)
 
-    def api(self, path: str, method: str = "GET", version: int | None = None) -> Any:
+    def api(
+        self, path: str, method: str = "GET", version: int | None = None, documents: Sequence[Any] = ()
+    ) -> Any:
         headers = {"Authorization": f"Bearer {self.command.environment['POINTSMAN_TOKEN']}"}
         if version is not None:
             headers["If-Match"] = f'"{version}"'
         url = f"{self.command.environment['POINTSMAN_URL']}/api/v1/{path}"
-        request = urllib.request.Request(url, headers=headers, method=method)
+        data = json.dumps(documents).encode() if documents else None
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(url, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.loads(answer.read() or b"null")
 
@@ -204,7 +208,9 @@ def test_a_gateway_follows_its_documents_refuses_what_it_cannot_do_and_outlives_
             seen: set[int] = set()
 
             def takes_over() -> bool:
-                seen.add(plant.ask("llama")[0])
+                # The kernel resets a connection that nobody has accepted when its listener is closed; whoever
+                # is reset connects again, as clients do.
+                seen.add(plant.ask("llama")[0] or plant.ask("llama")[0])
                 return plant.ask("gemma")[0] == 200
 
             with plant.xds():
