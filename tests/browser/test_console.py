@@ -29,7 +29,9 @@ def weights(pickers: list[Follower]) -> list[float]:
     return sorted(picker.weight(SCORER) for picker in pickers)
 
 
-def test_a_first_visit_from_login_to_roll_back(visit: Callable[..., Visit], station: Station) -> None:
+def test_a_first_visit_from_login_to_roll_back(
+    visit: Callable[..., Visit], station: Station, request: pytest.FixtureRequest
+) -> None:
     seen = visit(station.url)
     page = seen.page
     seen.go("/")
@@ -38,6 +40,7 @@ def test_a_first_visit_from_login_to_roll_back(visit: Callable[..., Visit], stat
     assert page.get_by_role("heading", level=1).inner_text() == "Overview"
 
     pickers = make_pool(seen, station)
+    request.addfinalizer(lambda: station.leave(pickers))
     change_a_weight_through_a_canary_to_all_and_back(seen, station, pickers)
     make_a_tenant_with_a_key(seen)
 

@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -114,6 +115,11 @@ class Station:
         for follower in followers:
             follower.wait()
         return followers
+
+    def leave(self, followers: Sequence[Follower]) -> None:
+        """End pickers before everything ends, so that nothing is heard of them."""
+        for follower in followers:
+            _end(follower.process)
 
     def _start(self, pool: str, name: str, token: Path) -> Follower:
         endpoints, log = self.folder / f"{name}.endpoints", self.folder / f"{name}.log"
