@@ -41,6 +41,16 @@ def test_pages_ask_for_a_login_first_and_carry_a_strict_policy(path: str) -> Non
     assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son[a-z]+=", text_of(seen))
 
 
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize(
+    "path", ["/audit/", "/audit/1/", "/styleguide/", "/new/pool/", "/pools/edge/delete/"]
+)
+def test_pages_for_operators_have_nothing_inline_either(path: str) -> None:
+    seen = person(Role.OPERATOR).get(path.replace("1", str(AuditEntry.objects.latest("id").pk)))
+    assert seen.status_code == 200
+    assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son[a-z]+=", text_of(seen))
+
+
 def test_a_login_with_the_password_opens_the_console_and_a_wrong_one_does_not() -> None:
     users.put(users.SYSTEM, "ann", Role.OPERATOR)
     passwords.put(users.SYSTEM, "ann", PASSWORD)
