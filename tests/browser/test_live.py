@@ -122,7 +122,7 @@ def test_charts_show_what_workers_say_and_say_when_they_do_not(
 
     station.stop_web()
     state(seen, "off").wait_for()
-    assert "no connection to the control plane; trying again" in page.locator("#charts-why").inner_text()
+    assert "no connection to the control plane; trying again." in page.locator("#charts-why").inner_text()
     station.start_web()
     state(seen, "live").wait_for()
 

@@ -75,6 +75,12 @@ def test_the_styleguide_shows_every_component_in_both_themes_to_whoever_may_chan
         assert page.count(f"status-{state}") >= 2
 
 
+@pytest.mark.parametrize("path", ["/", "/pools/", "/tenants/"])
+def test_where_there_is_nothing_yet_only_whoever_may_make_one_is_told_how(path: str) -> None:
+    assert "Make one" not in text_of(person(Role.VIEWER).get(path))
+    assert "Make one" in text_of(person(Role.OPERATOR).get(path))
+
+
 def test_workers_do_not_log_in() -> None:
     user = users.put(users.SYSTEM, "picker", Role.WORKER)
     user.set_password(PASSWORD)
