@@ -110,6 +110,9 @@ def _add_access(commands: Subparsers) -> None:
     bound = token.add_mutually_exclusive_group()
     bound.add_argument("--pool", metavar="NAME", help="a worker's token: for pickers of this pool alone")
     bound.add_argument("--gateway", metavar="NAME", help="a worker's token: for Envoys of this gateway alone")
+    bound.add_argument(
+        "--processor", metavar="NAME", help="a worker's token: for payload processors of this name alone"
+    )
     token.add_argument("--node", default="", metavar="ID", help="only for this one of them")
     token.add_argument("--revoke", action="store_true", help="take the token of this name back")
     token.set_defaults(run=partial(with_django, run_token))
@@ -303,8 +306,12 @@ def run_token(arguments: argparse.Namespace) -> int:
         binding = Binding(BoundTo.POOL, arguments.pool, arguments.node)
     elif arguments.gateway is not None:
         binding = Binding(BoundTo.GATEWAY, arguments.gateway, arguments.node)
+    elif arguments.processor is not None:
+        binding = Binding(BoundTo.PROCESSOR, arguments.processor, arguments.node)
     elif arguments.node:
-        sys.stderr.write("pointsman controlplane token: error: --node needs --pool or --gateway\n")
+        sys.stderr.write(
+            "pointsman controlplane token: error: --node needs --pool, --gateway or --processor\n"
+        )
         return 2
     until = None if days is None else timezone.now() + timedelta(days=days)
     print(tokens.issue(users.SYSTEM, user, arguments.name, until, binding).text)

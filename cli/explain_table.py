@@ -51,7 +51,7 @@ def head(decision: Mapping[str, Any]) -> Iterator[str]:
     if response["ending"] not in ("", "rejected"):
         ttft = "" if response["ttftMs"] is None else f", first byte after {response['ttftMs']:.1f} ms"
         yield f"response {response['status']}, {response['ending']}{ttft}"
-    if not decision.get("traced"):
+    if not decision.get("traced") and decision.get("stage") != "parse":  # which knows all there is
         yield "not traced: reasons, figures and ages are not known (see --explain-sampling)"
 
 

@@ -1,19 +1,22 @@
-"""`pointsman rollout`: bring a revision of a configuration to the pickers, watch it, stop it, go back."""
+"""`pointsman rollout`: bring a revision of a configuration to its workers, watch it, stop it, go back."""
 
 import argparse
 import json
 import urllib.parse
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from cli.arguments import Parser, Subparsers
-from cli.documents import add_url, call, guarded, shown
+from cli.documents import RefusedError, add_url, call, guarded, known_plural, shown
+
+PICKERS: Final = "endpointpickerconfigs"
+ROLLED_OUT: Final = (PICKERS, "payloadprocessorconfigs")
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
-        "rollout", help="bring a configuration to the pickers, step by step", description=__doc__
+        "rollout", help="bring a configuration to its workers, step by step", description=__doc__
     )
     commands = parser.add_subparsers(parser_class=Parser, required=True, metavar="COMMAND")
     start = commands.add_parser("start", help="publish a revision, to everybody or to a canary first")
@@ -31,7 +34,9 @@ def add_parser(subparsers: Subparsers) -> None:
     back.add_argument("--revision", type=int, metavar="N", help="default: the one that was active before")
     runs = {start: run_start, status: run_status, promote: run_promote, halt: run_halt, back: run_back}
     for command, run in runs.items():
-        command.add_argument("name", help="the EndpointPickerConfig")
+        command.add_argument(
+            "name", help="the EndpointPickerConfig; or PayloadProcessorConfig/NAME, the kind as for 'get'"
+        )
         add_url(command)
         command.set_defaults(run=partial(guarded, "rollout", run))
 
@@ -89,8 +94,7 @@ def _show_plan(arguments: argparse.Namespace) -> int:
     asked = {"revision": arguments.revision, "canary": arguments.canary}
     query = urllib.parse.urlencode({name: value for name, value in asked.items() if value is not None})
     plan = call(arguments, "GET", _address(arguments, f"plan?{query}"))
-    pools = ", ".join(plan["pools"]) or "none"
-    print(f"revision {plan['revision']} for the pools {pools}; active: {_or_none(plan['active'])}")
+    print(f"revision {plan['revision']} for {_for_whom(plan)}; active: {_or_none(plan['active'])}")
     for change in plan["changes"]:
         print(f"    {change['path']}: {shown(change['before'])} -> {shown(change['after'])}")
     for warning in plan["warnings"]:
@@ -98,6 +102,13 @@ def _show_plan(arguments: argparse.Namespace) -> int:
     for worker in plan["workers"]:
         print(f"  {worker['worker']} ({worker['pool']}): {'first' if worker['first'] else 'after promotion'}")
     return 0
+
+
+def _for_whom(plan: dict[str, Any]) -> str:
+    """Pools, or the payload processor of the document's own name."""
+    if plan["kind"] == "PayloadProcessorConfig":
+        return f"the payload processor {plan['document']}"
+    return f"the pools {', '.join(plan['pools']) or 'none'}"
 
 
 def _or_none(number: int | None) -> str:
@@ -116,4 +127,8 @@ def _print(rollout: dict[str, Any]) -> None:
 
 
 def _address(arguments: argparse.Namespace, rest: str) -> str:
-    return f"endpointpickerconfigs/{urllib.parse.quote(arguments.name, safe='')}/{rest}"
+    kind, slash, name = arguments.name.rpartition("/")
+    plural = known_plural(kind) if slash else PICKERS
+    if plural not in ROLLED_OUT:
+        raise RefusedError(f"{kind} is not rolled out; {' and '.join(ROLLED_OUT)} are")
+    return f"{plural}/{urllib.parse.quote(name, safe='')}/{rest}"

@@ -7,11 +7,18 @@ task that has waited longer than until its next turn is dropped.
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import Final
+from typing import Any, Final
 
-from celery import Celery
+import redis
+from celery import Celery, Task
 from celery.schedules import crontab
+from django.db import InterfaceError, OperationalError
+
+from controlplane.database import is_away
+
+log = logging.getLogger(__name__)
 
 SCHEDULE: Final = {
     "telemetry.guard": {"task": "telemetry.guard", "schedule": 1.0, "options": {"expires": 5.0}},
@@ -26,7 +33,30 @@ SCHEDULE: Final = {
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
-app = Celery("controlplane")
+
+class Turn(Task):  # type: ignore[type-arg] # it is generic for mypy alone
+    """One turn of a task. That database or Valkey are away is said once, and not with every turn."""
+
+    abstract = True
+    throws = (OperationalError, InterfaceError, redis.ConnectionError, redis.TimeoutError)
+    _is_away = False
+
+    def on_failure(self, exc: BaseException, *_: Any) -> None:
+        """Say it when it is the first; what Celery takes for that and is not, is told as a defect."""
+        if isinstance(exc, OperationalError | InterfaceError) and not is_away(exc):
+            log.error("%s has failed", self.name, exc_info=exc)
+        elif isinstance(exc, self.throws) and not self._is_away:
+            log.warning("%s waits, a server is away: %s", self.name, exc)
+            self._is_away = True
+
+    def on_success(self, *_: Any) -> None:
+        """All is well, or well again."""
+        if self._is_away:
+            log.warning("%s goes on", self.name)
+            self._is_away = False
+
+
+app: Celery[Any] = Celery("controlplane", task_cls=Turn)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.beat_schedule = SCHEDULE
 app.autodiscover_tasks()

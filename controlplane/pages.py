@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from controlplane.configs import views as configs
-from controlplane.core.console import audit
+from controlplane.core.console import audit, styleguide
 from controlplane.fleet import views as fleet
 from controlplane.tenancy import views as tenancy
 
@@ -25,6 +25,7 @@ urlpatterns = [
     ),
     path("audit/", audit.Audit.as_view(), name="audit"),
     path("audit/<int:number>/", audit.AuditOne.as_view(), name="audit-entry"),
+    path("styleguide/", styleguide.Styleguide.as_view(), name="styleguide"),
     path("tenants/", tenancy.Tenants.as_view(), name="tenants"),
     path("new/tenant/", tenancy.TenantCreate.as_view(), name="tenant-create"),
     path("tenants/<str:name>/", tenancy.Tenant.as_view(), name="tenant"),

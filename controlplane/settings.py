@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import dj_database_url
-
-from controlplane import environment
+from controlplane import database, environment
 
 _ROOT = Path(__file__).resolve().parent.parent
 _STATE = environment.state_folder()
@@ -33,6 +31,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "django_htmx",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # of a site of our own; nothing adds itself to it
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -93,14 +92,7 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
     }
 }
 
-DATABASES = {"default": dj_database_url.parse(environment.database_url(_STATE), conn_max_age=60)}
-if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
-    # Writers wait for one another instead of failing, and readers do not wait for writers.
-    DATABASES["default"]["OPTIONS"] = {
-        "timeout": 20,
-        "transaction_mode": "IMMEDIATE",
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
-    }
+DATABASES = {"default": database.of_url(environment.database_url(_STATE), environment.DATABASE_URL)}
 
 USAGE_RETENTION_DAYS = environment.usage_days()
 VALKEY_URL = environment.valkey_url()

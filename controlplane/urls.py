@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
+from controlplane import administration
 from controlplane.core.console import failures
 from controlplane.core.console.login import Login, Password
 
@@ -19,6 +20,7 @@ urlpatterns = [
     path("login/", Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("password/", Password.as_view(), name="password"),
+    path("admin/", administration.site.urls),
     path("", include("controlplane.pages")),
 ]
 

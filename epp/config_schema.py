@@ -43,6 +43,8 @@ def config_schema(registry: PluginRegistry) -> Schema:
         section = document if kind is EndpointPickerConfig else definitions[kind.__name__]
         section["required"] = fields
         section["type"] = "object"
+        for field in fields:
+            section["properties"][field]["type"] = "string"  # and not null, as that of an optional field
     document["properties"]["apiVersion"] |= {"enum": [API_VERSION, DEPRECATED_API_VERSION]}
     document["properties"]["kind"] |= {"const": KIND}
     for field in (document["properties"]["apiVersion"], document["properties"]["kind"]):

@@ -12,6 +12,7 @@ from collections import Counter
 import msgspec
 
 from dataplane.config.documents import split_documents
+from dataplane.config.epp_checks import KIND
 from dataplane.errors import ConfigError
 from epp.objects.documents import Scope, is_object
 from epp.objects.files import ObjectFiles, Reading, parse
@@ -35,7 +36,10 @@ def judge(name: str, text: bytes) -> Verdict | None:
     except UnicodeDecodeError:
         return None
     found = [parse(document)[0] for document in documents]
-    if len(documents) > 1 or any(is_object(raw) for raw in found):
+    objects = any(is_object(raw) for raw in found)
+    if not objects and any(isinstance(raw, dict) and raw.get("kind") == KIND for raw in found):
+        return None  # several of them as well, which their reader then refuses
+    if len(documents) > 1 or objects:
         return judge_objects(name)
     (raw,) = found or [None]
     plain = isinstance(raw, dict) and "endpoints" in raw and "kind" not in raw and "plugins" not in raw

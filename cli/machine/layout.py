@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from cli import profile
-from controlplane import environment
+from controlplane import database, environment
 from dataplane import valkey
 from dataplane.processes.ports import LOOPBACK, PortChooser
 
@@ -106,7 +106,11 @@ class Layout:
 
 
 def make_layout(state: Path, web_port: int, choose: PortChooser, *, is_alone: bool = False) -> Layout:
-    """Fix ports and paths. Raises `ConfigError` when the web port is taken."""
+    """Fix ports and paths. Raises `ConfigError` when the web port is taken, or the environment names a
+    database or a Valkey server by what is no address."""
+    named = os.environ.get(environment.DATABASE_URL)
+    if named and not is_alone:
+        database.of_url(named, environment.DATABASE_URL)
     return Layout(
         state=state,
         web_port=choose(web_port, "--web-port", LOOPBACK, WEB_HINT),

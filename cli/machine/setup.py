@@ -82,5 +82,16 @@ def another_token(user: "User", binding: "Binding | None" = None) -> str:
     return tokens.issue(users.SYSTEM, user, TOKEN, binding=binding).text
 
 
+def run() -> int:
+    """`main`; a database that cannot be had is one line on stderr."""
+    from django.db import DatabaseError
+
+    try:
+        return main(Path(sys.argv[1]))
+    except DatabaseError as error:
+        sys.stderr.write(f"the database refuses: {error}\n")
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(run())

@@ -1,8 +1,9 @@
-"""What a picker's configuration says: judged by the picker's own code, and written one way only.
+"""What a configuration says: judged by the worker's own code, and written one way only.
 
-The picker's graph of plugins is built as ``pointsman epp validate`` does it, which opens nothing. Plugins of
-installed packages count when they are installed beside the control plane. Plugins of Alpha stability are
+Of pickers the graph of plugins is built as ``pointsman epp validate`` does it, which opens nothing. Plugins
+of installed packages count when they are installed beside the control plane. Those of Alpha stability are
 accepted: whether a worker takes them is a flag of the worker, and it refuses the revision when it does not.
+Of payload processors the sections are judged, and of their plugins what needs no plugin to be constructed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from controlplane.core.canonical import canonical
+from dataplane.config import ipp
 from dataplane.config.epp_checks import API_VERSION, DEPRECATED_API_VERSION, KIND
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
@@ -48,9 +50,13 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def judge(document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
-    """The content of a document; None after noting in ``problems`` all that is wrong with it."""
-    said = {key: value for key, value in document.items() if key not in {"metadata", "status"}}
+def _said(document: Mapping[str, Any]) -> Document:
+    return {key: value for key, value in document.items() if key not in {"metadata", "status"}}
+
+
+def judge_picker(document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+    """The content of a picker's document; None after noting in ``problems`` all that is wrong with it."""
+    said = _said(document)
     warnings: list[str] = []
     if said.get("apiVersion") == DEPRECATED_API_VERSION:
         warnings.append(f"apiVersion {DEPRECATED_API_VERSION} is deprecated; {API_VERSION} is kept")
@@ -70,6 +76,15 @@ def judge(document: Mapping[str, Any], problems: list[ConfigError]) -> Content |
         problems.append(error)
         return None
     return Content(text, (*warnings, *graph.warnings))
+
+
+def judge_processor(document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+    """The same of a payload processor's document."""
+    said = _said(document) | {"apiVersion": ipp.API_VERSION, "kind": ipp.KIND}
+    sections = {key: value for key, value in said.items() if key not in {"apiVersion", "kind"}}
+    text = canonical(said, problems)
+    is_good = ipp.read_ipp_config(sections, problems) is not None
+    return Content(text) if is_good and text is not None else None
 
 
 def parsed(text: str) -> Document:

@@ -1,6 +1,6 @@
 """Configurations on the discovery stream: what each worker is sent, and what its answers mean.
 
-A worker is sent one resource, named as its pool, or none while nothing is published for the pool. The
+A worker is sent one resource, named as its pool or payload processor, or none while nothing is published. The
 resource names the revision and the newest rollout of it, so a revision that is tried again is another set,
 which a worker that runs the revision accepts without building anything. Both sides know sets by their
 digests; that of an answer says which rollout it is about.
@@ -16,13 +16,14 @@ import msgspec
 
 from controlplane.configs import workers
 from controlplane.configs.models import Rollout
+from controlplane.configs.subjects import BY_TYPE, Subject
 from controlplane.configs.workers import Desired, Pair
 from controlplane.core.errors import Detail, MissingError
 from controlplane.core.roles import Actor, Channel, Role
 from controlplane.xds.models import Worker
 from controlplane.xds.subscriptions import Answer
 from dataplane.xds.codec import wrapped
-from dataplane.xds.messages import PICKER_CONFIG, Resource, digest_of
+from dataplane.xds.messages import Resource, digest_of
 
 log = logging.getLogger(__name__)
 
@@ -34,24 +35,28 @@ NOTHING: Final = digest_of(())
 joined, gone = workers.joined, workers.gone
 
 
-class PickerConfigBuilder:
-    """What each worker should run."""
+class ConfigBuilder:
+    """What each worker of a kind should run."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
 
     def build(self, names: Collection[str]) -> Mapping[str, Mapping[str, Mapping[str, Resource]]]:
         """``POOL/ID`` of workers -> type -> name -> resource."""
         pairs = {name: _pair(name) for name in names}
-        found = workers.desired(list(pairs.values()))
+        type_url = self._subject.type_url
+        found = workers.desired(list(pairs.values()), self._subject)
         made: dict[tuple[int, str], Resource] = {}
         built: dict[str, Mapping[str, Mapping[str, Resource]]] = {}
         for name, (worker, pool) in pairs.items():
             wanted = found.get((worker, pool))
             if wanted is None:
-                built[name] = {PICKER_CONFIG: {}}
+                built[name] = {type_url: {}}
                 continue
             key = (wanted.rollout, pool)
             if key not in made:
                 made[key] = resource_of(wanted, pool)
-            built[name] = {PICKER_CONFIG: {pool: made[key]}}
+            built[name] = {type_url: {pool: made[key]}}
         return built
 
 
@@ -69,14 +74,15 @@ def _answered(row: Worker, answer: Answer) -> None:
         if answer.refusal is None:
             Worker.objects.filter(pk=row.pk).update(applied=None)
         return
-    rollout = _rollout_of(row.pool, digest)
+    subject = BY_TYPE[answer.type_url]
+    rollout = _rollout_of(subject, row.pool, digest)
     if rollout is None:
         log.warning("%s answers a configuration that is not known any more", row.node_id)
         return
     actor = Actor(row.user, Role.WORKER, Channel.AUTOMATION)
     name, number = rollout.document.name, rollout.revision.number
     try:
-        workers.acknowledge(actor, row.node_id, name, number, _details(answer), rollout.pk)
+        workers.acknowledge(actor, row.node_id, name, number, _details(answer), rollout.pk, subject.kind)
     except MissingError:  # the document has gone in the meantime
         log.info("%s answers for a configuration that has been removed", row.node_id)
 
@@ -99,9 +105,12 @@ def resource_of(wanted: Desired, pool: str) -> Resource:
     return Resource(pool, wrapped(msgspec.json.encode(said)))
 
 
-def _rollout_of(pool: str, digest: str) -> Rollout | None:
+def _rollout_of(subject: Subject, pool: str, digest: str) -> Rollout | None:
     """The rollout whose set has this digest; None when there is none among the newest."""
-    found = Rollout.objects.filter(document__bindings__pool=pool).select_related("document", "revision")
+    document = subject.document_of(pool)
+    if document is None:
+        return None
+    found = Rollout.objects.filter(document=document).select_related("document", "revision")
     for rollout in found.order_by("-id")[:RECOGNISED]:
         revision = rollout.revision
         sent = Desired(rollout.document.name, revision.number, revision.digest, revision.content, rollout.pk)

@@ -6,19 +6,22 @@ what a worker should run follows from them (``controlplane.configs.rollout``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 
 from controlplane.configs.rollout import Outcome, Stage
 from controlplane.core.models import MAX_NAME, Resource
+from dataplane.config import epp_checks, ipp
 
 MAX_REASON = 1000
 
 
 class ConfigDocument(Resource):
-    """A configuration that can change, and the pools it is for."""
+    """A configuration that can change: of pickers, with the pools it is for, or of payload processors."""
 
+    kind = models.CharField(max_length=64, default=epp_checks.KIND)
+    name = models.CharField(max_length=MAX_NAME)
     pools = models.JSONField(default=list)
     """Names of pools as the document lists them; ``PoolBinding`` finds the document of a pool."""
     content = models.TextField()
@@ -29,6 +32,48 @@ class ConfigDocument(Resource):
     """Why the newest revision is as it is."""
     active = models.ForeignKey("ConfigRevision", on_delete=models.SET_NULL, null=True, related_name="+")
     """What workers run unless a rollout says otherwise; None before the first rollout is complete."""
+
+    class Meta(Resource.Meta):
+        """By name, which is one of its kind's."""
+
+        constraints = [models.UniqueConstraint("kind", "name", name="config_name_once_per_kind")]
+
+
+class _OfKind(models.Manager[Any]):
+    """Documents of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().filter(kind=self._kind)
+
+
+class PickerDocument(ConfigDocument):
+    """EndpointPickerConfigs alone."""
+
+    objects: ClassVar[Any] = _OfKind(epp_checks.KIND)
+
+    class Meta(ConfigDocument.Meta):
+        """The same rows."""
+
+        proxy = True
+        constraints = []
+        verbose_name = "endpoint picker config"
+
+
+class ProcessorDocument(ConfigDocument):
+    """PayloadProcessorConfigs alone."""
+
+    objects: ClassVar[Any] = _OfKind(ipp.KIND)
+
+    class Meta(ConfigDocument.Meta):
+        """The same rows."""
+
+        proxy = True
+        constraints = []
+        verbose_name = "payload processor config"
 
 
 class PoolBinding(models.Model):

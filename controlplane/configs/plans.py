@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from controlplane.configs import rollouts
-from controlplane.configs.content import judge, parsed
+from controlplane.configs.content import parsed
 from controlplane.configs.models import ConfigDocument, ConfigRevision
 from controlplane.configs.revisions import revision_of
 from controlplane.configs.rollout import Canary, Stage, State, is_reached
 from controlplane.configs.rollouts import found
-from controlplane.configs.services import PickerConfigService
+from controlplane.configs.services import ConfigService
+from controlplane.configs.subjects import subject_of
 from controlplane.core.diff import changes
 from controlplane.core.errors import InvalidError
 from controlplane.core.resources import Document
@@ -22,15 +23,17 @@ from dataplane.config.epp_checks import KIND
 from dataplane.errors import ConfigError
 
 
-def document_of(actor: Actor, name: str) -> ConfigDocument:
+def document_of(actor: Actor, name: str, kind: str = KIND) -> ConfigDocument:
     """A document for reading. ``MissingError`` if there is none."""
-    require(actor, Action.READ, KIND)
-    return found(name)
+    require(actor, Action.READ, kind)
+    return found(name, kind)
 
 
-def plan(actor: Actor, name: str, number: int | None, canary: Canary | None) -> dict[str, Any]:
+def plan(
+    actor: Actor, name: str, number: int | None, canary: Canary | None, kind: str = KIND
+) -> dict[str, Any]:
     """The structural difference to the active revision, and who is affected, the canary first."""
-    row = document_of(actor, name)
+    row = document_of(actor, name, kind)
     revision = revision_of(row, number)
     awaited = list(rollouts.awaited(row).select_related("applied"))
     stage = Stage.ROLLING if canary is None else Stage.CANARY
@@ -46,11 +49,12 @@ def plan(actor: Actor, name: str, number: int | None, canary: Canary | None) -> 
         for worker in awaited
     ]
     return {
+        "kind": kind,
         "document": name,
         "revision": revision.number,
         "active": None if row.active is None else row.active.number,
         "changes": between(row.active, revision),
-        "warnings": _warnings(revision),
+        "warnings": _warnings(row, revision),
         "pools": row.pools,
         "workers": sorted(workers, key=lambda worker: (not worker["first"], worker["worker"])),
     }
@@ -60,9 +64,9 @@ def _number(row: ConfigDocument, applied: ConfigRevision | None) -> int | None:
     return None if applied is None or applied.document_id != row.pk else applied.number
 
 
-def compare(actor: Actor, name: str, before: int, after: int) -> dict[str, Any]:
+def compare(actor: Actor, name: str, before: int, after: int, kind: str = KIND) -> dict[str, Any]:
     """The structural difference of two revisions."""
-    row = document_of(actor, name)
+    row = document_of(actor, name, kind)
     old, new = revision_of(row, before), revision_of(row, after)
     return {"document": name, "from": before, "to": after, "changes": between(old, new)}
 
@@ -73,21 +77,22 @@ def between(old: ConfigRevision | None, new: ConfigRevision) -> list[dict[str, A
     return [msgspec.to_builtins(change) for change in changes(before, parsed(new.content))]
 
 
-def _warnings(revision: ConfigRevision) -> list[str]:
-    """What the picker's code says today; an older revision may have become invalid since."""
+def _warnings(row: ConfigDocument, revision: ConfigRevision) -> list[str]:
+    """What the worker's code says today; an older revision may have become invalid since."""
     problems: list[ConfigError] = []
-    verdict = judge(parsed(revision.content), problems)
+    verdict = subject_of(row).judge(parsed(revision.content), problems)
     return [str(problem) for problem in problems] if verdict is None else list(verdict.warnings)
 
 
-def validate(actor: Actor, name: str, document: Document, service: PickerConfigService) -> dict[str, Any]:
+def validate(actor: Actor, name: str, document: Document, service: ConfigService) -> dict[str, Any]:
     """What a document comes to, kept nowhere. ``InvalidError`` with everything that is wrong with it."""
-    require(actor, Action.READ, KIND)
+    require(actor, Action.READ, service.kind)
     wanted = service.judge(document)
     if wanted.name != name:
         raise InvalidError.of([ConfigError(f"is not {name}", path="metadata.name")])
     said = wanted.spec.content
-    same = ConfigRevision.objects.filter(document__name=name, digest=said.digest).first()
+    of_document = ConfigRevision.objects.filter(document__kind=service.kind, document__name=name)
+    same = of_document.filter(digest=said.digest).first()
     return {
         "digest": said.digest,
         "warnings": list(said.warnings),

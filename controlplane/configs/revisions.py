@@ -8,7 +8,6 @@ from controlplane.configs.content import digest_of, parsed
 from controlplane.configs.models import ConfigDocument, ConfigRevision
 from controlplane.core.errors import MissingError
 from controlplane.core.roles import Actor
-from dataplane.config.epp_checks import KIND
 
 
 def add_revision(
@@ -32,7 +31,7 @@ def revision_of(row: ConfigDocument, number: int | None) -> ConfigRevision:
     found = row.revisions.all() if number is None else row.revisions.filter(number=number)
     revision = found.first()
     if revision is None:
-        raise MissingError(f"{KIND} {row.name} has no revision {number}")
+        raise MissingError(f"{row.kind} {row.name} has no revision {number}")
     return revision
 
 

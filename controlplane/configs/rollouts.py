@@ -1,7 +1,8 @@
 """Rollouts in the database: what operators order and workers report goes through ``rollout.step``.
 
-The newest rollout of a document counts. It is read, stepped and written in one transaction that locks the
-document's row, so that two reports never overwrite one another.
+Documents are told by name and kind; where no kind is said, it is that of pickers. The newest rollout of a
+document counts. It is read, stepped and written in one transaction that locks the document's row, so that two
+reports never overwrite one another.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from controlplane.configs.rollout import (
     State,
     step,
 )
+from controlplane.configs.subjects import SUBJECTS, subject_of
 from controlplane.core import audit
 from controlplane.core.errors import ConflictError, InvalidError, MissingError
 from controlplane.core.resources import is_storable
@@ -59,20 +61,20 @@ class Wish:
     """Why, for whoever reads the audit log."""
 
 
-def locked(name: str) -> ConfigDocument:
+def locked(name: str, kind: str = KIND) -> ConfigDocument:
     """The document of a name, nobody else's until the transaction ends. ``MissingError`` if there is none."""
-    row = ConfigDocument.objects.select_for_update().filter(name=name).first() if is_storable(name) else None
-    if row is None:
-        raise MissingError(f"there is no {KIND} {name}")
-    return row
+    return _one(ConfigDocument.objects.select_for_update(), name, kind)
 
 
-def found(name: str) -> ConfigDocument:
+def found(name: str, kind: str = KIND) -> ConfigDocument:
     """The document of a name, for reading. ``MissingError`` if there is none."""
-    rows = ConfigDocument.objects.select_related("active").filter(name=name)
-    row = rows.first() if is_storable(name) else None
+    return _one(ConfigDocument.objects.select_related("active"), name, kind)
+
+
+def _one(rows: QuerySet[ConfigDocument], name: str, kind: str) -> ConfigDocument:
+    row = rows.filter(kind=kind, name=name).first() if is_storable(name) else None
     if row is None:
-        raise MissingError(f"there is no {KIND} {name}")
+        raise MissingError(f"there is no {kind} {name}")
     return row
 
 
@@ -100,8 +102,14 @@ def load(row: ConfigDocument, rollout: Rollout) -> State:
 
 
 def awaited(row: ConfigDocument) -> QuerySet[Worker]:
-    """Workers of the document's pools that are there."""
-    return Worker.objects.filter(is_awaited=True, pool__in=row.bindings.values("pool"))
+    """Workers of the document that are there."""
+    return workers_of(row).filter(is_awaited=True)
+
+
+def workers_of(row: ConfigDocument) -> QuerySet[Worker]:
+    """All workers for which the document is, those that are gone as well."""
+    subject = subject_of(row)
+    return Worker.objects.filter(kind=subject.node, pool__in=subject.clusters(row))
 
 
 def canary_of(rollout: Rollout) -> Canary | None:
@@ -137,15 +145,19 @@ def save(row: ConfigDocument, rollout: Rollout, state: State) -> None:
         row.save(update_fields=["active"])
 
 
-def publish(actor: Actor, name: str, wish: Wish) -> Rollout:
+def publish(actor: Actor, name: str, wish: Wish, kind: str = KIND) -> Rollout:
     """Begin to bring a revision to workers.
 
     ``ConflictError`` while another rollout is under way, and for a revision older than one that was rolled
-    out: going back is ``roll_back``, which makes a new revision.
+    out: going back is ``roll_back``, which makes a new revision. ``InvalidError`` for a guard where workers
+    count nothing.
     """
-    require(actor, Action.WRITE, KIND)
+    require(actor, Action.WRITE, kind)
+    if wish.guard is not None and not SUBJECTS[kind].is_counted:
+        message = f"would never act: workers of a {kind} do not count requests and errors"
+        raise InvalidError.of([ConfigError(message, path="guard")])
     with transaction.atomic():
-        row = locked(name)
+        row = locked(name, kind)
         revision = revision_of(row, wish.revision)
         _check_order(row, revision)
         return _begin(actor, row, revision, wish, "publish")
@@ -183,29 +195,31 @@ def _begin(actor: Actor, row: ConfigDocument, revision: ConfigRevision, wish: Wi
         comment=wish.comment[:MAX_REASON],
     )
     advance(row, rollout, Publish())
-    audit.record(actor, action, KIND, row.name, before=None, after=brief(rollout))
+    audit.record(actor, action, row.kind, row.name, before=None, after=brief(rollout))
     return rollout
 
 
-def promote(actor: Actor, name: str, rollout_id: int | None = None) -> Rollout:
+def promote(actor: Actor, name: str, rollout_id: int | None = None, kind: str = KIND) -> Rollout:
     """From the canary to everybody."""
-    return _order(actor, name, rollout_id, "promote", Promote())
+    return _order(actor, name, rollout_id, "promote", Promote(), kind)
 
 
-def halt(actor: Actor, name: str, reason: str = "", rollout_id: int | None = None) -> Rollout:
+def halt(
+    actor: Actor, name: str, reason: str = "", rollout_id: int | None = None, kind: str = KIND
+) -> Rollout:
     """Nobody else gets the revision."""
     said = reason or f"halted by {actor.name}"
-    return _order(actor, name, rollout_id, "halt", Halt(said))
+    return _order(actor, name, rollout_id, "halt", Halt(said), kind)
 
 
-def _order(actor: Actor, name: str, rollout_id: int | None, action: str, event: Event) -> Rollout:
-    require(actor, Action.WRITE, KIND)
+def _order(actor: Actor, name: str, rollout_id: int | None, action: str, event: Event, kind: str) -> Rollout:
+    require(actor, Action.WRITE, kind)
     with transaction.atomic():
-        row = locked(name)
+        row = locked(name, kind)
         rollout = _meant(row, rollout_id)
         before = brief(rollout)
         _ordered(row, rollout, event)
-        audit.record(actor, action, KIND, name, before=before, after=brief(rollout))
+        audit.record(actor, action, kind, name, before=before, after=brief(rollout))
     return rollout
 
 
@@ -220,21 +234,23 @@ def _meant(row: ConfigDocument, rollout_id: int | None) -> Rollout:
     """The newest rollout. ``ConflictError`` when the order was meant for another."""
     rollout = newest_of(row)
     if rollout is None:
-        raise ConflictError(f"{KIND} {row.name} was never published")
+        raise ConflictError(f"{row.kind} {row.name} was never published")
     if rollout_id is not None and rollout_id != rollout.pk:
         raise ConflictError(f"rollout {rollout_id} is over; rollout {rollout.pk} is the newest")
     return rollout
 
 
-def roll_back(actor: Actor, name: str, number: int | None = None, rollout_id: int | None = None) -> Rollout:
+def roll_back(
+    actor: Actor, name: str, number: int | None = None, rollout_id: int | None = None, kind: str = KIND
+) -> Rollout:
     """A new revision with an older content, for everybody at once.
 
     ``number`` None means the active revision while a newer one is under way or halted, and the one that was
     active before once that is complete.
     """
-    require(actor, Action.WRITE, KIND)
+    require(actor, Action.WRITE, kind)
     with transaction.atomic():
-        row = locked(name)
+        row = locked(name, kind)
         rollout = _meant(row, rollout_id)
         target = _earlier(row, rollout) if number is None else revision_of(row, number)
         if target.pk == rollout.revision_id:
@@ -262,13 +278,13 @@ def _earlier(row: ConfigDocument, rollout: Rollout) -> ConfigRevision:
     )
 
 
-def current(actor: Actor, name: str) -> tuple[ConfigDocument, Rollout]:
+def current(actor: Actor, name: str, kind: str = KIND) -> tuple[ConfigDocument, Rollout]:
     """A document and its newest rollout. ``MissingError`` when there is none."""
-    require(actor, Action.READ, KIND)
-    row = found(name)
+    require(actor, Action.READ, kind)
+    row = found(name, kind)
     rollout = newest_of(row)
     if rollout is None:
-        raise MissingError(f"{KIND} {name} was never published")
+        raise MissingError(f"{kind} {name} was never published")
     return row, rollout
 
 
@@ -293,7 +309,7 @@ def detailed(row: ConfigDocument, rollout: Rollout) -> dict[str, Any]:
     """A rollout with its workers."""
     acks: dict[str, RevisionAck] = {ack.worker: ack for ack in rollout.acks.all()}
     known = Q(is_awaited=True) | Q(applied__document=row) | Q(node_id__in=list(acks))
-    rows = list(Worker.objects.filter(known, pool__in=row.bindings.values("pool")).select_related("applied"))
+    rows = list(workers_of(row).filter(known).select_related("applied"))
     here = {worker.node_id for worker in rows if worker.is_awaited}
     workers = [_worker(row, worker, acks.get(worker.node_id)) for worker in rows]
     return {

@@ -104,7 +104,10 @@ class PoolConfig(ConsoleView):
             "begun_at": None if rollout is None else rollout.created_at,
             "is_spreading": rollout is not None and rollout.stage in SPREADING,
             "is_canary": rollout is not None and rollout.stage == Stage.CANARY,
-            "is_published": rollout is not None and rollout.revision_id == newest.pk,
+            # A halted one may be published again.
+            "is_published": rollout is not None
+            and rollout.revision_id == newest.pk
+            and rollout.stage != Stage.HALTED,
             "revisions": row.revisions.all()[:MAX_REVISIONS],
         }
 

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Max, OuterRef, Subquery
 
 from controlplane.configs import rollouts
-from controlplane.configs.models import ConfigDocument, ConfigRevision, PoolBinding, RevisionAck, Rollout
+from controlplane.configs.models import ConfigDocument, ConfigRevision, RevisionAck, Rollout
 from controlplane.configs.revisions import revision_of
 from controlplane.configs.rollout import (
     SPREADING,
@@ -30,6 +30,7 @@ from controlplane.configs.rollout import (
     judge,
     step,
 )
+from controlplane.configs.subjects import BY_NODE, PICKERS, Subject
 from controlplane.core import audit, changes
 from controlplane.core.errors import Detail, InvalidError, MissingError
 from controlplane.core.roles import Action, Actor, Channel, Role, require
@@ -44,7 +45,7 @@ BATCH: Final = 500
 
 T = TypeVar("T")
 Pair = tuple[str, str]
-"""Worker and pool."""
+"""Worker, and its pool or payload processor."""
 
 
 class Desired(NamedTuple):
@@ -58,12 +59,12 @@ class Desired(NamedTuple):
     """The newest rollout of the revision."""
 
 
-def desired(pairs: Collection[Pair]) -> dict[Pair, Desired]:
-    """What each worker should run for its pool; those for whom nothing is published are left out.
+def desired(pairs: Collection[Pair], subject: Subject = PICKERS) -> dict[Pair, Desired]:
+    """What each worker should run; those for whom nothing is published are left out.
 
     Workers whom a rollout reaches are noted as having been sent its revision.
     """
-    by_document = _by_document(pairs)
+    by_document = _by_document(pairs, subject)
     newest = _newest_rollouts(by_document)
     held = _applied({worker for worker, _ in pairs})
     numbers: dict[Pair, tuple[ConfigDocument, int]] = {}
@@ -84,15 +85,14 @@ def desired(pairs: Collection[Pair]) -> dict[Pair, Desired]:
     return _with_contents(numbers)
 
 
-def _by_document(pairs: Iterable[Pair]) -> dict[ConfigDocument, list[Pair]]:
+def _by_document(pairs: Iterable[Pair], subject: Subject) -> dict[ConfigDocument, list[Pair]]:
     members: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         members[pair[1]].append(pair)
     found: dict[ConfigDocument, list[Pair]] = defaultdict(list)
-    for pools in _batches(sorted(members)):
-        rows = PoolBinding.objects.select_related("document__active").filter(pool__in=pools)
-        for binding in rows:
-            found[binding.document] += members[binding.pool]
+    for clusters in _batches(sorted(members)):
+        for cluster, document in subject.documents(clusters):
+            found[document] += members[cluster]
     return found
 
 
@@ -123,7 +123,7 @@ def _reach(document: ConfigDocument, rollout: Rollout, worker_ids: Collection[st
     if all(worker in state.sent for worker in worker_ids if is_reached(state, worker)):
         return state
     with transaction.atomic():  # two servers must not make two canaries
-        rollouts.locked(document.name)
+        rollouts.locked(document.name, document.kind)
         rollout.refresh_from_db()
         state = rollouts.load(document, rollout)
         new = [worker for worker in sorted(worker_ids) if is_reached(state, worker)]
@@ -162,10 +162,11 @@ def gone(worker_ids: Collection[str]) -> None:
     for row in Worker.objects.filter(node_id__in=worker_ids, is_awaited=True):
         with transaction.atomic():
             Worker.objects.filter(pk=row.pk).update(is_awaited=False)
-            binding = PoolBinding.objects.select_related("document").filter(pool=row.pool).first()
-            if binding is None:
+            subject = BY_NODE.get(row.kind)
+            found = None if subject is None else subject.document_of(row.pool)
+            if found is None:
                 continue
-            document = rollouts.locked(binding.document.name)
+            document = rollouts.locked(found.name, found.kind)
             rollout = rollouts.newest_of(document)
             if rollout is not None and rollout.stage in SPREADING:
                 before = rollouts.brief(rollout)
@@ -181,6 +182,7 @@ def acknowledge(
     number: int,
     problems: Sequence[Detail],
     rollout_id: int,
+    kind: str = KIND,
 ) -> None:
     """A worker runs a revision, or refuses it because of problems. Repeating it changes nothing.
 
@@ -188,7 +190,7 @@ def acknowledge(
     """
     require(actor, Action.FOLLOW, WORKER)
     with transaction.atomic():
-        row = rollouts.locked(document)
+        row = rollouts.locked(document, kind)
         revision = revision_of(row, number)
         known = _known(row, worker)
         held = known.applied
@@ -243,7 +245,7 @@ def _record(
     rollouts.save(row, rollout, state)
     if rollout.stage != before["stage"]:
         after = rollouts.brief(rollout)
-        audit.record(actor, str(rollout.stage), KIND, row.name, before=before, after=after)
+        audit.record(actor, str(rollout.stage), row.kind, row.name, before=before, after=after)
 
 
 def _as(row: Worker) -> Actor:
@@ -251,10 +253,9 @@ def _as(row: Worker) -> Actor:
 
 
 def _known(row: ConfigDocument, worker: str) -> Worker:
-    pools = row.bindings.values("pool")
-    found = Worker.objects.select_related("applied").filter(node_id=worker, pool__in=pools).first()
+    found = rollouts.workers_of(row).select_related("applied").filter(node_id=worker).first()
     if found is None:
-        raise MissingError(f"the worker {worker} does not follow {KIND} {row.name}; it subscribes first")
+        raise MissingError(f"the worker {worker} does not follow {row.kind} {row.name}; it subscribes first")
     return found
 
 

@@ -34,6 +34,8 @@ class Question:
     name: str = ""
     user: str = ""
     action: str = ""
+    request: str = ""
+    """Its id."""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -78,6 +80,7 @@ def _asked(found: QuerySet[AuditEntry], question: Question) -> QuerySet[AuditEnt
         "name": question.name,
         "actor": question.user,
         "action": question.action,
+        "request_id": question.request,
     }
     for column, text in texts.items():
         if text:

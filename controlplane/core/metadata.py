@@ -111,10 +111,10 @@ def _check_annotations(raw: Any, known: Sequence[str], problems: list[ConfigErro
         if not isinstance(text, str):
             problems.append(ConfigError("must be text; put it in quotes", path=annotation_path(name)))
         elif isinstance(name, str) and name.startswith(OWN) and name not in known:
+            bare = [each.removeprefix(OWN) for each in known]
             listed = f"; there are {', '.join(known)}" if known else "; this kind has none"
-            problems.append(
-                ConfigError(f"is not known{did_you_mean(name, known) or listed}", path=annotation_path(name))
-            )
+            hint = did_you_mean(name.removeprefix(OWN), bare) or listed
+            problems.append(ConfigError(f"is not known{hint}", path=annotation_path(name)))
 
 
 def _are_labels(raw: Any) -> bool:

@@ -41,6 +41,7 @@ class ApiToken(models.Model):
     class Meta:
         """A user's tokens have different names."""
 
+        verbose_name = "API token"
         constraints = [models.UniqueConstraint("user", "name", name="token_name_once_per_user")]
 
 
@@ -62,6 +63,7 @@ class AuditEntry(models.Model):
     class Meta:
         """Newest first, and found by object."""
 
+        verbose_name_plural = "audit entries"
         ordering = ["-id"]
         indexes = [models.Index("kind", "name", name="audit_by_object")]
 
@@ -93,6 +95,9 @@ class Resource(models.Model):
 
         abstract = True
         ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class LoginFailure(models.Model):

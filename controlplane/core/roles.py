@@ -39,6 +39,7 @@ class Channel(StrEnum):
     API = "api"
     CLI = "cli"
     CONSOLE = "console"
+    ADMIN = "admin"
     AUTOMATION = "automation"
 
 
@@ -47,14 +48,16 @@ class BoundTo(StrEnum):
 
     POOL = "pool"
     GATEWAY = "gateway"
+    PROCESSOR = "processor"
 
 
 class Binding(NamedTuple):
-    """What a token is for alone: the workers of a pool, or the Envoys of a gateway, or one of them."""
+    """What a token is for alone: pickers of a pool, Envoys of a gateway, payload processors of a name, or one
+    of them."""
 
     kind: BoundTo
     name: str
-    """Of the pool or gateway."""
+    """Of the pool, gateway or processor."""
     node: str = ""
     """Of the only worker that may use it; empty = all of them."""
 

@@ -33,6 +33,11 @@ class PoolStatus(models.Model):
     """Who reports: host and process."""
     report = models.JSONField()
 
+    class Meta:
+        """As people call many of them."""
+
+        verbose_name_plural = "pool statuses"
+
 
 class Health(models.TextChoices):
     """How an endpoint fares, as its pool's picker sees it."""

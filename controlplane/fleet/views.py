@@ -41,12 +41,13 @@ class Overview(ConsoleView):
         """The page, or its live part."""
         pools = pool_rows(self.actor)
         there = Worker.objects.filter(is_connected=True, seen_at__gte=timezone.now() - workers.SEEN_WITHIN)
+        pickers = there.filter(pool__in=InferencePool.objects.values("name"))  # not the Envoys of gateways
         context = {
             "pools": pools,
             "pools_serving": sum(row["status"][0] == "ok" for row in pools),
             "endpoints": sum(row["endpoints"] for row in pools),
             "endpoints_healthy": sum(row["healthy"] for row in pools),
-            "workers": there.count(),
+            "pickers": pickers.count(),
             "rollouts_running": Rollout.objects.filter(stage__in=SPREADING).count(),
             "panel": panels.panel(self.actor),
             "rollouts": Rollout.objects.select_related("document", "revision")[:MAX_ROLLOUTS],

@@ -21,10 +21,3 @@ class GuardrailPolicyLink(models.Model):
     tenant = models.CharField(max_length=MAX_NAME, null=True, db_index=True)
     pool = models.CharField(max_length=MAX_NAME, null=True, db_index=True)
     """One of the two is None."""
-
-
-class PayloadProcessorConfig(Resource):
-    """Plugins of a payload processor and the order in which they run."""
-
-    content = models.TextField()
-    """The document's sections as canonical JSON."""

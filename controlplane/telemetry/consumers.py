@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -41,6 +42,8 @@ TOO_MANY: Final = 4429
 NOT_CONFIGURED: Final = 4503
 """Codes a websocket is closed with."""
 
+log = logging.getLogger(__name__)
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,6 +63,9 @@ class TelemetryConsumer(AsyncWebsocketConsumer):
     The view ``charts`` tells columns of values (``controlplane.telemetry.columns``) instead of points,
     workers and endpoints: what a page draws.
     """
+
+    channel_layer_alias = ""
+    """None: nobody sends to one client of these, and a layer's own time-outs would end the connection."""
 
     _task: asyncio.Task[None] | None = None
     _is_counted = False
@@ -105,18 +111,23 @@ class TelemetryConsumer(AsyncWebsocketConsumer):
         """Clients have nothing to say."""
 
     async def _tell(self, telling: Telling) -> None:
-        # Fifteen minutes of many workers take a while to put together.
-        await self._say("snapshot", await sync_to_async(telling.snapshot, thread_sensitive=False)())
-        messages = 0
-        while True:
-            await asyncio.sleep(PERIOD_S)
-            messages += 1
-            if messages % ROLE_CHECKED_EVERY == 0:
-                actor = await self._actor()
-                if actor is None or not actor.may(Action.READ, TELEMETRY):
+        try:
+            # Fifteen minutes of many workers take a while to put together.
+            await self._say("snapshot", await sync_to_async(telling.snapshot, thread_sensitive=False)())
+            messages = 0
+            while True:
+                await asyncio.sleep(PERIOD_S)
+                messages += 1
+                if messages % ROLE_CHECKED_EVERY == 0 and not await self._may_look():
                     await self.close(FORBIDDEN)
                     return
-            await self._say("delta", telling.delta())
+                await self._say("delta", telling.delta())
+        except OSError:  # the client is gone; ``disconnect`` is called for the rest
+            log.debug("a client of telemetry went away")
+
+    async def _may_look(self) -> bool:
+        actor = await self._actor()
+        return actor is not None and actor.may(Action.READ, TELEMETRY)
 
     async def _say(self, kind: str, said: dict[str, Any]) -> None:
         await self.send(text_data=_encode({"type": kind, **said}).decode())

@@ -37,7 +37,7 @@ def observe(client: Any) -> int:
         revision = revision_of(rollout.revision.content.encode())
         for name in rollout.acks.filter(outcome=Outcome.APPLIED).values_list("worker", flat=True):
             summary = said.get(name)
-            if summary is not None and summary.revision.rpartition("@")[2] == revision:
+            if summary is not None and digest_in(summary.revision) == revision:
                 workers.observe(
                     SYSTEM,
                     name,
@@ -48,6 +48,13 @@ def observe(client: Any) -> int:
                 )
                 told += 1
     return told
+
+
+def digest_in(shown: str) -> str:
+    """The digest in what a worker calls its configuration: ``DOCUMENT/NUMBER@DIGEST`` when it was sent by the
+    control plane, ``DIGEST`` alone when it was read from a file.
+    """
+    return shown.rpartition("@")[2]
 
 
 def _recent(client: Any) -> dict[str, Summary]:

@@ -42,6 +42,7 @@ class LedgerEntry(models.Model):
     class Meta:
         """Newest first."""
 
+        verbose_name_plural = "ledger entries"
         ordering = ["-at", "-id"]
         indexes = [models.Index("tenant", "at", name="ledger_by_tenant")]
 
@@ -79,6 +80,7 @@ class HourlyUsage(Totals):
         """One row for each key."""
 
         abstract = False
+        verbose_name_plural = "hourly usage"
         constraints = [
             models.UniqueConstraint("start", "tenant", "model", "pool", "currency", name="hourly_usage_once")
         ]
@@ -91,6 +93,7 @@ class DailyUsage(Totals):
         """One row for each key."""
 
         abstract = False
+        verbose_name_plural = "daily usage"
         constraints = [
             models.UniqueConstraint("start", "tenant", "model", "pool", "currency", name="daily_usage_once")
         ]

@@ -14,6 +14,7 @@ from controlplane.core.api import openapi
 from controlplane.core.api.pages import MAX_LIMIT, page
 from controlplane.core.api.resources import actor_of
 from controlplane.xds import workers
+from controlplane.xds.nodes import SUBSCRIBERS
 
 _TEXT: Final = {"type": "string"}
 _MOMENT: Final = {"type": "string", "format": "date-time"}
@@ -39,17 +40,18 @@ _APPLIED: Final = {
     "type": ["object", "null"],
     "required": ["document", "revision", "digest"],
     "properties": {"document": _TEXT, "revision": {"type": "integer"}, "digest": _TEXT},
-    "description": "revision of an EndpointPickerConfig that runs; null = that of the worker's own flags",
+    "description": "revision of a configuration that runs; null = that of the worker's own flags",
 }
 _WORKER: Final[dict[str, Any]] = {
     "type": "object",
     "required": [
-        *("id", "pool", "component", "user", "metadata"),
+        *("id", "kind", "pool", "component", "user", "metadata"),
         *("connected", "connectedAt", "seenAt", "applied", "types"),
     ],
     "properties": {
         "id": _TEXT,
-        "pool": _TEXT,
+        "kind": {"type": "string", "enum": list(SUBSCRIBERS)},
+        "pool": {"type": "string", "description": "or the gateway, or the payload processor"},
         "component": {"type": "string", "description": "as the worker says, such as epp"},
         "user": _TEXT,
         "metadata": {"type": "object"},
@@ -65,7 +67,7 @@ _FULLY: Final = {
     "required": [*_WORKER["required"], "answers"],
     "properties": {**_WORKER["properties"], "answers": {"type": "array", "items": _ANSWER}},
 }
-_FILTERS: Final = {"pool": "pool", "id": "node_id", "user": "user"}
+_FILTERS: Final = {"kind": "kind", "pool": "pool", "id": "node_id", "user": "user"}
 _ORDERS: Final = {"id": "node_id", "pool": "pool", "seen": "seen_at"}
 
 

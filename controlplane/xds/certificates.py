@@ -1,8 +1,9 @@
 """TLS of the discovery server: its own certificate, and who a client's certificate says it is.
 
 A client's certificate may stand in for a token that is bound. A URI among its alternative names says for
-what: ``spiffe://DOMAIN/pointsman/pool/NAME`` or ``.../gateway/NAME``, with ``/node/ID`` behind it for one of
-them. That it comes from an authority that may say so is checked by TLS; the domain says nothing here.
+what: ``spiffe://DOMAIN/pointsman/pool/NAME``, ``.../gateway/NAME`` or ``.../processor/NAME``, with
+``/node/ID`` behind it for one of them. That it comes from an authority that may say so is checked by TLS; the
+domain says nothing here.
 
 Files are looked at when somebody connects. A set that cannot be used changes nothing, and that is said once.
 """
@@ -26,12 +27,12 @@ from dataplane.files import FileSignature, read_regular_file
 log = logging.getLogger(__name__)
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-"""What pools and gateways may be called."""
+"""What pools, gateways and processors may be called."""
 MAX_PEM_BYTES: Final = 1 << 20
 MAX_ACTOR: Final = 253
 _OURS: Final = re.compile(r"spiffe://[^/]+/pointsman/(.*)")
 _SHAPE: Final = re.compile(
-    rf"(?P<kind>pool|gateway)/(?P<name>{NAME.pattern})(?:/node/(?P<node>{NODE_ID.pattern}))?", re.ASCII
+    rf"(?P<kind>{'|'.join(BoundTo)})/(?P<name>{NAME.pattern})(?:/node/(?P<node>{NODE_ID.pattern}))?", re.ASCII
 )
 
 Stamp = tuple[FileSignature, ...]
@@ -68,8 +69,8 @@ def certified(pem: bytes) -> Certified | None:
     said = _SHAPE.fullmatch(found[1]) if found is not None and len(ours) == 1 else None
     if said is None:
         raise ConfigError(
-            f"the certificate must have one name spiffe://DOMAIN/pointsman/pool|gateway/NAME[/node/ID], "
-            f"it has {', '.join(ours)[:300]}"
+            "the certificate must have one name "
+            f"spiffe://DOMAIN/pointsman/{'|'.join(BoundTo)}/NAME[/node/ID], it has {', '.join(ours)[:300]}"
         )
     binding = Binding(BoundTo(said["kind"]), said["name"], said["node"] or "")
     name = f"certificate {ours[0]}"[:MAX_ACTOR]

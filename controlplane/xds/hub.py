@@ -23,10 +23,10 @@ from controlplane.core.roles import Action, Actor, Channel
 from controlplane.xds import resources, workers
 from controlplane.xds.certificates import Certified
 from controlplane.xds.metrics import XdsMetrics
-from controlplane.xds.nodes import Audience, NodeKind, worker_audience
+from controlplane.xds.nodes import ALONE, Audience, NodeKind, worker_audience
 from controlplane.xds.rules import RULES
 from controlplane.xds.subscriptions import Answer, Snapshot, Subscriptions
-from dataplane.xds.messages import PICKER_CONFIG, Node
+from dataplane.xds.messages import Node
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Hub:
         self._unread: set[Audience] = set()
         """What has to be read though nothing has changed."""
         self._joined: set[str] = set()
-        """Pickers that have subscribed to their configuration, until that is noted."""
+        """Workers that have subscribed to their configuration, until that is noted."""
         self._answers: list[tuple[str, Answer]] = []
         self._left: set[str] = set()
         self.metrics.watch(
@@ -136,7 +136,7 @@ class Hub:
     async def join(self, session: Session) -> None:
         """A stream begins."""
         node, user = session.node, session.actor.name
-        await self.in_database(lambda: workers.arrived(node, user))
+        await self.in_database(lambda: workers.arrived(node, user, session.kind))
         self._left.discard(node.id)
         for audience in session.audiences:
             self._sessions.setdefault(audience, set()).add(session)
@@ -145,10 +145,11 @@ class Hub:
         session.wake.set()
 
     def heard(self, session: Session) -> None:
-        """Rollouts wait for a picker that subscribes to its configuration, and it is sent what is its own."""
-        own = worker_audience(session.node)
-        is_picker = session.kind is NodeKind.PICKER and PICKER_CONFIG in session.subscriptions.types
-        if not is_picker or own in session.audiences:
+        """Rollouts wait for a worker that subscribes to its configuration, and it is sent what is its own."""
+        own = worker_audience(session.node, session.kind)
+        if own is None or own in session.audiences:
+            return
+        if ALONE[session.kind][0] not in session.subscriptions.types:
             return
         session.audiences.add(own)
         self._sessions.setdefault(own, set()).add(session)
@@ -212,6 +213,8 @@ class Hub:
                 self.metrics.failed()
                 await asyncio.sleep(POLL_S)
             else:
+                if self._failing:
+                    log.info("the database answers again")
                 self._failing = False
                 self._looked = time.monotonic()
 

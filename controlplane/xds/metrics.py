@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from controlplane.xds.nodes import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, NodeKind
+from controlplane.xds.nodes import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, SUBSCRIBERS, NodeKind
 from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import OTHER
-from dataplane.xds.messages import PICKER_CONFIG, POOL_OBJECTS, STATIC_GATEWAY
+from dataplane.xds.messages import PICKER_CONFIG, POOL_OBJECTS, PROCESSOR_CONFIG, STATIC_GATEWAY
 
 TYPES: Final = {
     type_url: type_url.rpartition(".")[2]
     for type_url in (
         *(CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET),
-        *(POOL_OBJECTS, PICKER_CONFIG, STATIC_GATEWAY),
+        *(POOL_OBJECTS, PICKER_CONFIG, PROCESSOR_CONFIG, STATIC_GATEWAY),
     )
 }
 """Type -> the label it is counted under."""
@@ -62,7 +62,7 @@ class XdsMetrics:
 
         def open_streams() -> Iterable[tuple[Sequence[str], float]]:
             kinds = list(streams())
-            return [((kind,), float(kinds.count(kind))) for kind in (NodeKind.PICKER, NodeKind.GATEWAY)]
+            return [((kind,), float(kinds.count(kind))) for kind in SUBSCRIBERS]
 
         show = self.numbers.computed
         show("pointsman_xds_streams_open", "Streams at this moment", ("kind",), open_streams)

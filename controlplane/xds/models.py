@@ -7,6 +7,7 @@ from typing import Final
 from django.db import models
 
 from controlplane.core.models import MAX_NAME
+from controlplane.xds.nodes import NodeKind
 
 MAX_TYPE_URL: Final = 255
 MAX_VERSION: Final = 64
@@ -24,7 +25,10 @@ class Worker(models.Model):
     """A process that was sent configuration."""
 
     node_id = models.CharField(max_length=MAX_NAME, unique=True)
+    kind = models.CharField(max_length=16, default=NodeKind.PICKER.value)
+    """A ``NodeKind``."""
     pool = models.CharField(max_length=MAX_NAME, db_index=True)
+    """Whose it is: of pickers the pool, of Envoys the gateway, of payload processors the name they share."""
     metadata = models.JSONField(default=dict)
     user = models.CharField(max_length=MAX_NAME)
     """By whose token it subscribes."""

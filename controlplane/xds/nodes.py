@@ -1,11 +1,11 @@
-"""Who subscribes: our own pickers and Envoys, told apart by what they ask for first."""
+"""Who subscribes: our pickers and payload processors, and Envoys, told apart by what they first ask for."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from dataplane.xds.messages import STATIC_GATEWAY, Node
+from dataplane.xds.messages import PICKER_CONFIG, PROCESSOR_CONFIG, STATIC_GATEWAY, Node
 
 ENVOY_TYPES: Final = "type.googleapis.com/envoy."
 
@@ -23,8 +23,21 @@ class NodeKind(StrEnum):
     """One of ours; its cluster is its pool."""
     GATEWAY = "gateway"
     """An Envoy; its cluster is its gateway."""
+    PROCESSOR = "processor"
+    """A payload processor of ours; its cluster is the name that all of its replicas have."""
     WORKER = "worker"
     """One picker alone, beside what all of its pool are sent."""
+    PROCESSOR_WORKER = "processor-worker"
+    """One payload processor alone."""
+
+
+SUBSCRIBERS: Final = (NodeKind.PICKER, NodeKind.GATEWAY, NodeKind.PROCESSOR)
+"""What opens streams."""
+ALONE: Final = {
+    NodeKind.PICKER: (PICKER_CONFIG, NodeKind.WORKER),
+    NodeKind.PROCESSOR: (PROCESSOR_CONFIG, NodeKind.PROCESSOR_WORKER),
+}
+"""Whose nodes are sent something each for itself: the type, and as what."""
 
 
 class Audience(NamedTuple):
@@ -32,12 +45,12 @@ class Audience(NamedTuple):
 
     kind: NodeKind
     name: str
-    """Of the pool or gateway; of a worker ``POOL/ID``."""
+    """Of the pool, gateway or processor; of one node alone ``POOL/ID``."""
 
 
-def worker_audience(node: Node) -> Audience:
-    """Of one picker alone."""
-    return Audience(NodeKind.WORKER, f"{node.cluster}/{node.id}")
+def worker_audience(node: Node, kind: NodeKind) -> Audience | None:
+    """Of one node alone; None when nodes of its kind are all sent the same."""
+    return Audience(ALONE[kind][1], f"{node.cluster}/{node.id}") if kind in ALONE else None
 
 
 def keeper_of(node_id: str) -> str:
@@ -47,5 +60,6 @@ def keeper_of(node_id: str) -> str:
 
 def kind_of(type_url: str) -> NodeKind:
     """What asks for this type first."""
-    is_gateway = type_url.startswith(ENVOY_TYPES) or type_url == STATIC_GATEWAY
-    return NodeKind.GATEWAY if is_gateway else NodeKind.PICKER
+    if type_url.startswith(ENVOY_TYPES) or type_url == STATIC_GATEWAY:
+        return NodeKind.GATEWAY
+    return NodeKind.PROCESSOR if type_url == PROCESSOR_CONFIG else NodeKind.PICKER

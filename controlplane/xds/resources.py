@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from controlplane.configs.delivery import PickerConfigBuilder
+from controlplane.configs.delivery import ConfigBuilder
+from controlplane.configs.subjects import PICKERS, PROCESSORS
 from controlplane.core import changes
 from controlplane.core.kinds import KINDS
 from controlplane.gateways.reading import GatewayReader
@@ -88,7 +89,8 @@ def _gateway(name: str, shape: GatewayShape | None) -> Resources:
 BUILDERS: Final[Mapping[NodeKind, tuple[Builder, ...]]] = {
     NodeKind.PICKER: (PoolObjectsBuilder(),),
     NodeKind.GATEWAY: (GatewayBuilder(),),
-    NodeKind.WORKER: (PickerConfigBuilder(),),
+    NodeKind.WORKER: (ConfigBuilder(PICKERS),),
+    NodeKind.PROCESSOR_WORKER: (ConfigBuilder(PROCESSORS),),
 }
 """Of each kind of node; no two of a kind make the same type."""
 

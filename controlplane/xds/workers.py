@@ -16,11 +16,13 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from controlplane.configs import delivery
+from controlplane.configs.subjects import BY_TYPE
 from controlplane.core.errors import MissingError
 from controlplane.core.roles import Action, Actor, require
 from controlplane.xds.models import MAX_MESSAGE, MAX_TYPE_URL, MAX_VERSION, Outcome, Worker, WorkerAnswer
+from controlplane.xds.nodes import NodeKind
 from controlplane.xds.subscriptions import Answer
-from dataplane.xds.messages import PICKER_CONFIG, Node
+from dataplane.xds.messages import Node
 
 KIND: Final = "Worker"
 KEPT_ANSWERS: Final = 20
@@ -36,12 +38,13 @@ MAX_METADATA_BYTES: Final = 4096
 MAX_COMPONENT: Final = 32
 
 
-def arrived(node: Node, user: str) -> None:
+def arrived(node: Node, user: str, kind: NodeKind = NodeKind.PICKER) -> None:
     """A worker has opened a stream."""
     now = timezone.now()
     metadata = node.metadata if len(json.dumps(node.metadata)) <= MAX_METADATA_BYTES else {}
-    values = {"pool": node.cluster, "metadata": metadata, "user": user, "connected_at": now, "seen_at": now}
-    Worker.objects.update_or_create(node_id=node.id, defaults={**values, "is_connected": True})
+    values = {"kind": kind, "pool": node.cluster, "metadata": metadata, "user": user}
+    times = {"connected_at": now, "seen_at": now, "is_connected": True}
+    Worker.objects.update_or_create(node_id=node.id, defaults={**values, **times})
 
 
 def joined(node_ids: Collection[str]) -> None:
@@ -90,7 +93,7 @@ def answered(answers: Sequence[tuple[str, Answer]]) -> None:
         for node, answer in answers
         if node in by_node
     )
-    delivery.answered([(node, answer) for node, answer in answers if answer.type_url == PICKER_CONFIG])
+    delivery.answered([(node, answer) for node, answer in answers if answer.type_url in BY_TYPE])
 
 
 def prune() -> None:
@@ -130,6 +133,7 @@ def describe(row: Worker) -> dict[str, Any]:
         latest.setdefault(answer.type_url, _answer(answer))
     return {
         "id": row.node_id,
+        "kind": row.kind,
         "pool": row.pool,
         "component": component_of(row.metadata),
         "user": row.user,

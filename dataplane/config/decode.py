@@ -4,11 +4,13 @@
 values are walked here; single values are converted by msgspec. What cannot be read takes the field's default
 and a problem is noted, so that reading always yields a value to go on with.
 
-Unknown fields are refused with a suggestion.
+Unknown fields are refused with a suggestion. A field that is null is one that is absent, as in Go and
+Kubernetes: an empty ``plugins:`` whose entries are all commented out is an empty list. Numbers are finite.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import types
 import typing
@@ -55,6 +57,8 @@ def decode_struct(raw: Any, kind: type[S], path: str, problems: list[ConfigError
             problems.append(ConfigError(f"unknown field{hint}", path=join(path, key)))
             continue
         field, hint_type = found
+        if item is None and not field.required and not _takes_null(hint_type):
+            continue
         value = _decode(item, hint_type, join(path, key), problems)
         if value is not _UNREADABLE:
             values[field.name] = value
@@ -91,6 +95,11 @@ def _default(kind: type[S]) -> S | None:
 def _fields(kind: type[msgspec.Struct]) -> dict[str, tuple[FieldInfo, Any]]:
     hints = typing.get_type_hints(kind, include_extras=True)
     return {f.encode_name: (f, hints[f.name]) for f in msgspec.structs.fields(kind)}
+
+
+def _takes_null(hint: Any) -> bool:
+    """Whether null is a value of its own there, and so is not the default."""
+    return hint is Any or types.NoneType in typing.get_args(hint)
 
 
 def _listed(known: dict[str, Any]) -> str:
@@ -138,12 +147,15 @@ def _choice(raw: Any, allowed: tuple[Any, ...], path: str, problems: list[Config
 
 def _convert(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any:
     try:
-        return msgspec.convert(raw, hint)
+        found = msgspec.convert(raw, hint)
     except msgspec.ValidationError as error:
         text = str(error)
         if at := _AT.search(text):
             path, text = path + at[1], text[: at.start()]
         return _wrong(text.replace("`", "").replace("Expected", "expected", 1), path, problems)
+    if isinstance(found, float) and not math.isfinite(found) and hint is not Any:
+        return _wrong("must be a finite number", path, problems)
+    return found
 
 
 def _measure(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any:

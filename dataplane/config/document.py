@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from dataplane.config.documents import split_documents
 from dataplane.errors import ConfigError
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
@@ -49,6 +50,8 @@ if yaml.__with_libyaml__:
     _FastLoader = type("_FastLoader", (yaml.CSafeLoader,), {})
     _FastLoader.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
+_SEVERAL: Final = "but found another document"
+"""What the parser says of a second document."""
 _TAG: Final = "tag:yaml.org,2002:"
 _BOOLEANS: Final = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
@@ -95,8 +98,11 @@ def _read_json(text: str, problems: list[ConfigError], max_values: int) -> Any:
             where = f"line {error.lineno}, column {error.colno}"
             problems.append(ConfigError(f"{where}: {error.msg}; the document is neither JSON nor YAML"))
         return data
-    except ValueError as error:
-        problems.append(ConfigError(str(error)))
+    except ConfigError as error:
+        problems.append(error)
+        return None
+    except ValueError:  # Python's limit against integers that take it quadratic time
+        problems.append(ConfigError("has an integer of more than 4300 digits"))
         return None
     return _Builder(problems, max_values).from_json(raw, "", 0)
 
@@ -106,7 +112,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
+    raise ConfigError(f"{name} is not a JSON value")
 
 
 def _read_yaml(text: str, problems: list[ConfigError], max_values: int) -> Any:
@@ -114,6 +120,10 @@ def _read_yaml(text: str, problems: list[ConfigError], max_values: int) -> Any:
         node = _compose(text)
     except yaml.MarkedYAMLError as error:
         problem = error.problem or "not valid YAML"
+        documents = split_documents(text) if problem == _SEVERAL else []
+        if len(documents) == 1:  # the others are empty: templates leave a `---` at the end
+            only = "\n" * (documents[0].line - 1) + documents[0].text
+            return _read_yaml(only, problems, max_values)
         if problem.startswith("but ") and error.context:
             problem = f"{error.context}, {problem}"
         problems.append(ConfigError(f"{_place(error)}{problem}"))

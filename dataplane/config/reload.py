@@ -35,6 +35,10 @@ POLL_S: Final = 0.25
 MAX_PROBLEMS: Final = 50
 """Mistakes of a refused text that are kept and logged."""
 
+EMPTIED: Final = (
+    "the file of the configuration has become empty; start without --config-file to run the built-in default"
+)
+"""Why a text without anything is refused."""
 STOPPING: Final = "the process is stopping"
 
 
@@ -137,6 +141,8 @@ class Reloader:
                     self._relabel(revision)
                 return self._done("unchanged", [])
             self.refused_revision = revision
+            if self._given is None and not text.strip():  # a full disk or a lost key, not a wish for defaults
+                raise ConfigError(EMPTIED)
             await self._apply(text, revision)
         except ConfigErrors as errors:
             return self._done("refused", errors.errors)

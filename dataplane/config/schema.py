@@ -100,8 +100,9 @@ def struct_schema(kind: type[msgspec.Struct], definitions: Definitions) -> Schem
     for field in msgspec.structs.fields(kind):
         schema = dict(type_schema(hints[field.name], definitions))
         text = docs.get(field.name, "")
+        if not field.required:
+            schema = _or_null(schema)
         if text:
-            schema = {"allOf": [schema]} if "$ref" in schema else schema
             schema["description"] = text
         if text.startswith(_DEPRECATED):
             schema["deprecated"] = True
@@ -144,6 +145,21 @@ def type_schema(hint: Any, definitions: Definitions) -> Schema:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return {"$ref": definitions.place + definitions.name_of(hint)}
     raise TypeError(f"{hint!r} has no JSON schema")
+
+
+def _or_null(schema: Schema) -> Schema:
+    """The same, or null: a field that is null is one that is absent."""
+    if not schema:
+        return schema  # anything at all, null included
+    if "$ref" in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
+    if "anyOf" in schema:
+        members = schema["anyOf"]
+        return schema if {"type": "null"} in members else {**schema, "anyOf": [*members, {"type": "null"}]}
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]}
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return schema if "null" in types else {**schema, "type": [*types, "null"]}
 
 
 def _union(members: list[Schema]) -> Schema:

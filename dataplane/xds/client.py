@@ -2,12 +2,14 @@
 
 One task: connect, hear, have each new set judged, answer, keep. When the stream ends it begins again after a
 pause that doubles, with a share of chance so that a thousand workers do not come back at once. Nothing the
-control plane does, or does not do, ends the task or takes away what is in use.
+control plane does, or does not do, ends the task or takes away what is in use. A set over which the process
+ended is refused when it comes again, so that it does not end for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
+FATAL: Final = "the worker ended while it took this, and takes it again only when it is published anew"
 STEADY_S: Final = 5.0
 """A stream that lasted this long was a good one: the next pause is the first again."""
 
@@ -81,6 +84,8 @@ class XdsClient:
         self.heard = asyncio.Event()
         """Set when a set of each type has been judged."""
         self._judged: set[str] = set()
+        self._fatal: tuple[str, str] | None = None
+        """Type and digest of the set over which the last process ended."""
 
     def start(self) -> None:
         """Begin, on the running loop."""
@@ -104,6 +109,8 @@ class XdsClient:
         }
 
     async def _run(self) -> None:
+        if self._store is not None:
+            self._fatal = await aside(self._store.unfinished)
         while True:
             began = self._clock()
             try:
@@ -141,7 +148,7 @@ class XdsClient:
             self.refusal = offer.refusal
             log.error("refused what the control plane sent: %s", offer.refusal and offer.refusal.message)
             return offer
-        problems = await self._judge(offer.type_url, offer.held) if offer.changed else ()
+        problems = await self._try(offer) if offer.changed else ()
         if problems:
             answer = self._subscriber.refuse(offer, problems)
             self.refusal = answer.refusal
@@ -154,6 +161,21 @@ class XdsClient:
         if self._judged >= self._subscriber.types:
             self.heard.set()
         return answer
+
+    async def _try(self, offer: Offer) -> Sequence[ConfigError]:
+        """Have a set put into use, with a note on disk as long as it could end the process."""
+        type_url, version = offer.type_url, offer.held.version
+        if self._fatal == (type_url, version.digest):
+            return [ConfigError(FATAL)]
+        store = self._store
+        if store is None:
+            return await self._judge(type_url, offer.held)
+        try:
+            with contextlib.suppress(OSError):  # on a full disk it is tried all the same
+                await aside(lambda: store.begin(type_url, version))
+            return await self._judge(type_url, offer.held)
+        finally:
+            store.end()
 
     async def _keep(self, offer: Offer) -> None:
         """Save what is in use; without it the worker serves all the same."""

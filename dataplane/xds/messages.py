@@ -27,6 +27,9 @@ PICKER_CONFIG: Final = "type.pointsman.dev/pointsman.v1.EndpointPickerConfig"
 """The configuration a picker is to run. The resource is named as the pool; none means that of the picker's
 own flags. A message with one field of bytes, number 1: JSON ``{"content": {...}, "digest": ...,
 "document": ..., "revision": N, "rollout": N}``; ``digest`` is the SHA-256 of ``content`` as it is written."""
+PROCESSOR_CONFIG: Final = "type.pointsman.dev/pointsman.v1.PayloadProcessorConfig"
+"""The configuration a payload processor is to run. The resource is named as the processor; a message as that
+of a picker's configuration."""
 
 STATIC_GATEWAY: Final = "type.pointsman.dev/pointsman.v1.StaticGateway"
 """Everything of a gateway as one Envoy configuration, for starts without a control plane. The resource is
@@ -66,7 +69,7 @@ class Node(msgspec.Struct, frozen=True):
 
     id: str = ""
     cluster: str = ""
-    """Of ours: the pool."""
+    """Of ours: the pool, or the payload processor."""
     metadata: dict[str, Any] = {}
 
 

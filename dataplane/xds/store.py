@@ -1,8 +1,10 @@
 """The last good sets of resources on disk, so that a worker starts as it was while nobody can tell it better.
 
 One file, readable for its owner only, replaced as a whole: a first line with the digest of the rest, then
-JSON. A file that is damaged, of another pool or of another format counts as none, and why is told. Everything
-here blocks on the file system.
+JSON. A file that is damaged, of another pool or of another format counts as none, and why is told.
+
+Beside it is a small one while a set is put into use: whoever finds it at a start knows that the process ended
+over that set. Everything here blocks on the file system.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ from dataplane.xds.subscriber import Held
 
 MAX_FILE_BYTES: Final = 128 << 20
 _DIGEST_BYTES: Final = 64
+TRYING: Final = ".trying"
+MAX_TRYING: Final = 1000
+
+Set = tuple[str, str]
+"""Type and digest."""
 
 
 class _Set(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,6 +65,27 @@ class Store:
         if found.cluster != self._cluster:
             raise ConfigError(f"is of the pool {found.cluster}, not {self._cluster}", path=self.path)
         return {type_url: self._held(each) for type_url, each in found.sets.items()}
+
+    def begin(self, type_url: str, version: Version) -> None:
+        """Note that a set is about to be put into use. ``OSError``."""
+        os.makedirs(os.path.dirname(os.path.abspath(self.path)), mode=0o700, exist_ok=True)
+        with open(self.path + TRYING, "w") as file:
+            file.write(f"{type_url} {version.digest}")
+
+    def end(self) -> None:
+        """The process has survived it."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.path + TRYING)
+
+    def unfinished(self) -> Set | None:
+        """The set over which the last process ended, told once; None = over none."""
+        try:
+            with open(self.path + TRYING) as file:
+                words = file.read(MAX_TRYING).split(" ")
+        except (OSError, UnicodeDecodeError):
+            return None
+        self.end()
+        return (words[0], words[1]) if len(words) == 2 else None
 
     def _held(self, found: _Set) -> Held:
         version = Version.parse(found.version)

@@ -72,6 +72,16 @@ def test_a_decision_is_printed_as_a_table(files: list[str], capsys: pytest.Captu
     assert said[1:] == expected.splitlines()[1:]
 
 
+def test_a_body_that_cannot_be_read_is_said_without_a_hint_at_sampling(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    assert dispatcher.main(["explain", str(tmp_path / "broken.json"), *files[2:]]) == 0
+    said = capsys.readouterr().out
+    assert "rejected at parse: BadRequest: the request body is not valid JSON" in said
+    assert "not traced" not in said
+
+
 def test_text_that_clients_chose_moves_no_cursor(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

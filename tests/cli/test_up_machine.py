@@ -60,9 +60,10 @@ class Up:
 
 
 @contextlib.contextmanager
-def running(state: Path) -> Iterator[Up]:
+def running(state: Path, **variables: str) -> Iterator[Up]:
+    env = environment(state) | variables
     command = [*COMMAND, "up", "--port", "0", "--web-port", "0", "--state-dir", str(state)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(state)) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             yield Up(state, process)
         finally:

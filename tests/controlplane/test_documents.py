@@ -48,8 +48,8 @@ def test_one_mistake_keeps_the_whole_set_out_and_all_mistakes_are_told() -> None
         (
             "documents[2].kind: 'InferenceObjectiv' is not known (did you mean \"InferenceObjective\"?); "
             "use one of InferencePool, EndpointList, InferenceObjective, InferenceModelRewrite, "
-            "Tenant, VirtualKey, EndpointPickerConfig, ProviderCredential, Provider, ModelRoute, ModelPrice, "
-            "GuardrailPolicy, PayloadProcessorConfig, Gateway"
+            "Tenant, VirtualKey, EndpointPickerConfig, PayloadProcessorConfig, ProviderCredential, Provider, "
+            "ModelRoute, ModelPrice, GuardrailPolicy, Gateway"
         ),
         "documents[3]: must be a mapping with apiVersion, kind, metadata and spec",
     ]

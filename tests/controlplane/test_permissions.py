@@ -39,19 +39,20 @@ KINDS_TABLE: Final = {
         "-one": {"get": PEOPLE, "put": CHANGERS, "delete": CHANGERS},
     }.items()
 }
+CONFIGS_TABLE: Final = {
+    f"{plural}-{suffix}": may
+    for plural in ("endpointpickerconfigs", "payloadprocessorconfigs")
+    for suffix, may in {
+        "validate": {"post": PEOPLE},
+        **{
+            name: {"get": PEOPLE} for name in ("plan", "revisions", "revision", "diff", "rollouts", "rollout")
+        },
+        **{name: {"post": CHANGERS} for name in ("publish", "promote", "halt", "rollback")},
+    }.items()
+}
 TABLE: Final[dict[str, dict[str, set[Role]]]] = {
     **KINDS_TABLE,
-    "configs-validate": {"post": PEOPLE},
-    "configs-plan": {"get": PEOPLE},
-    "configs-revisions": {"get": PEOPLE},
-    "configs-revision": {"get": PEOPLE},
-    "configs-diff": {"get": PEOPLE},
-    "configs-rollouts": {"get": PEOPLE},
-    "configs-rollout": {"get": PEOPLE},
-    "configs-publish": {"post": CHANGERS},
-    "configs-promote": {"post": CHANGERS},
-    "configs-halt": {"post": CHANGERS},
-    "configs-rollback": {"post": CHANGERS},
+    **CONFIGS_TABLE,
     "workers-list": {"get": PEOPLE},
     "workers-one": {"get": PEOPLE},
     "apply": {"post": CHANGERS},
@@ -84,7 +85,10 @@ BODIES: Final[dict[str, Any]] = {
     "users-tokens-list": {"name": "another"},
     "virtualkeyuses": {"uses": []},
 }
-QUERIES: Final = {"configs-diff": "?from=1&to=1"}
+QUERIES: Final = {
+    "endpointpickerconfigs-diff": "?from=1&to=1",
+    "payloadprocessorconfigs-diff": "?from=1&to=1",
+}
 METHODS: Final = ("get", "post", "put", "patch", "delete")
 
 
@@ -119,7 +123,7 @@ def ask(api: APIClient, name: str, method: str) -> Any:
     where = where.replace("<str:token>", "known").replace("<int:number>", "1") + QUERIES.get(name, "")
     if method == "get":
         return api.get(where)
-    is_document = name in KINDS_TABLE or name == "configs-validate"
+    is_document = name in KINDS_TABLE or name.endswith("-validate")
     body = document if is_document and method != "delete" else BODIES.get(name, {})
     return getattr(api, method)(where, body, format="json", HTTP_IF_MATCH='"1"')
 
@@ -163,10 +167,12 @@ def test_without_a_token_every_route_refuses(name: str) -> None:
     assert AuditEntry.objects.count() == before
 
 
+PAGES: Final = ("-list", "-revisions", "-rollouts")
 LISTS: Final = sorted(
-    name for name in TABLE if name.endswith("-list") or name in {"configs-revisions", "configs-rollouts"}
-    or name.startswith("usage-") or name in {"audit", "telemetry-pools"}
-)  # fmt: skip
+    name
+    for name in TABLE
+    if name.endswith(PAGES) or name.startswith("usage-") or name in {"audit", "telemetry-pools"}
+)
 
 
 @pytest.mark.usefixtures("seeded")

@@ -56,7 +56,17 @@ def test_a_bound_token_is_minted_and_revoked() -> None:
     found = tokens.recognise(text, Channel.AUTOMATION)
     assert found is not None
     assert found[1].binding == Binding(BoundTo.GATEWAY, "public")
-    for wrong, path in (({"binding": {}}, "binding"), ({"expiresAt": "2001-01-01T00:00:00Z"}, "expiresAt")):
+    body = {"name": "ipp", "binding": {"processor": "by-model", "node": "i-1"}}
+    text_of_other = api.post(f"{USERS}/edge/tokens", body, format="json").json()["token"]
+    other = tokens.recognise(text_of_other, Channel.AUTOMATION)
+    assert other is not None
+    assert other[1].binding == Binding(BoundTo.PROCESSOR, "by-model", "i-1")
+    two = {"binding": {"pool": "a", "processor": "b"}}
+    for wrong, path in (
+        ({"binding": {}}, "binding"),
+        (two, "binding"),
+        ({"expiresAt": "2001-01-01T00:00:00Z"}, "expiresAt"),
+    ):
         answer = api.post(f"{USERS}/edge/tokens", {"name": "x", **wrong}, format="json")
         assert (answer.status_code, answer.json()["details"][0]["path"]) == (422, path)
     assert api.delete(f"{USERS}/edge/tokens/envoy").status_code == 204

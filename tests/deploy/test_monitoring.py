@@ -12,27 +12,30 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from controlplane.xds.hub import Hub
 from tests.support.black_box import ANSWERED, Pod, Site, request_body, request_headers
 from tests.support.promql import Asked, asked
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "deploy/grafana/endpoint-picker.json"
+CONTROL_PLANE = ROOT / "deploy/grafana/control-plane.json"
 ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
 SCRAPE = ROOT / "deploy/prometheus/prometheus.yaml"
 GUIDE = ROOT / "docs/guides/observability.md"
 
+OF_PROCESSES = ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds")
 OF_PROMETHEUS = {"job", "instance"}
 """Labels that Prometheus adds to what it scrapes."""
 
 
-def dashboard() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(DASHBOARD.read_text())
+def dashboard(file: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(file.read_text())
     return document
 
 
-def panels() -> list[dict[str, Any]]:
+def panels(file: Path = DASHBOARD) -> list[dict[str, Any]]:
     """Panels that show something."""
-    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+    return [panel for panel in dashboard(file)["panels"] if panel["type"] != "row"]
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -92,6 +95,17 @@ async def test_a_running_picker_exposes_all_that_dashboard_and_alerts_ask_for(tm
     assert len(queries) > 50
 
 
+def test_a_discovery_server_exposes_all_that_its_dashboard_asks_for():
+    found: dict[str, set[str]] = {name: set() for name in OF_PROCESSES}
+    for each in Hub().metrics.numbers.describe():
+        found[each.name] = set(each.labels)
+        found[f"{each.name}_bucket"] = {*each.labels, "le"}
+    queries = {target["expr"] for panel in panels(CONTROL_PLANE) for target in panel["targets"]}
+    in_vain = {query: lacking for query in queries if (lacking := missing(expression(query), found))}
+    assert in_vain == {}
+    assert dashboard(CONTROL_PLANE)["uid"] != dashboard(DASHBOARD)["uid"]
+
+
 def test_the_check_finds_what_is_not_there():
     found = {"a_total": {"x"}, "b_bucket": {"le"}}
     assert missing(asked('sum by (x) (rate(a_total{x="1"}[5m]))'), found) == []
@@ -108,8 +122,9 @@ def test_the_check_finds_what_is_not_there():
         asked("a_total & b")
 
 
-def test_panels_have_ids_and_places_of_their_own():
-    every = dashboard()["panels"]
+@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE], ids=lambda file: file.stem)
+def test_panels_have_ids_and_places_of_their_own(file: Path):
+    every = dashboard(file)["panels"]
     ids = [panel["id"] for panel in every]
     assert len(set(ids)) == len(ids)
     cells = [
@@ -124,15 +139,18 @@ def test_panels_have_ids_and_places_of_their_own():
     assert len(set(titles)) == len(titles)
 
 
-def test_every_panel_says_what_it_shows_and_reads_from_the_chosen_source():
-    assert [panel["title"] for panel in panels() if not panel["description"]] == []
-    sources = {json.dumps(part["datasource"]) for panel in panels() for part in (panel, *panel["targets"])}
+@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE], ids=lambda file: file.stem)
+def test_every_panel_says_what_it_shows_and_reads_from_the_chosen_source(file: Path):
+    every = panels(file)
+    assert [panel["title"] for panel in every if not panel["description"]] == []
+    sources = {json.dumps(part["datasource"]) for panel in every for part in (panel, *panel["targets"])}
     assert sources == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}
 
 
-def test_legends_name_labels_that_the_query_leaves():
+@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE], ids=lambda file: file.stem)
+def test_legends_name_labels_that_the_query_leaves(file: Path):
     wrong = {}
-    for panel in panels():
+    for panel in panels(file):
         for target in panel["targets"]:
             query = expression(target["expr"])
             named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
@@ -153,6 +171,7 @@ def test_every_alert_has_a_severity_and_its_place_in_the_guide():
 def test_the_scrape_configuration_loads_the_alerts_and_names_their_job():
     document = yaml.safe_load(SCRAPE.read_text())
     assert document["rule_files"] == [ALERTS.name]
-    assert [each["job_name"] for each in document["scrape_configs"]] == ["endpoint-picker"]
+    names = [each["job_name"] for each in document["scrape_configs"]]
+    assert names == ["endpoint-picker", "control-plane"]
     jobs = re.findall(r'job="([^"]+)"', ALERTS.read_text())
     assert set(jobs) == {"endpoint-picker"}

@@ -122,6 +122,14 @@ def test_a_configuration_among_objects_is_refused(tmp_path: Path) -> None:
     assert "document 3 (from line 11): kind: 'EndpointPickerConfig' is not known here" in said
 
 
+def test_two_configurations_in_a_file_are_refused_as_such(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(f"{GOOD}---\n{GOOD}")
+    code, said = checked(file)
+    assert code == 1
+    assert said.endswith("expected a single document in the stream, but found another document\n")
+
+
 def test_a_folder_of_objects_is_judged(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(OBJECTS)
     (tmp_path / "b.yaml").write_text("kind: InferenceObjective")

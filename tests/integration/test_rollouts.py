@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dataplane.xds.client import FATAL
 from tests.controlplane.fleet.test_processes import (
     CONFIG,
     POOL,
@@ -25,12 +26,28 @@ from tests.controlplane.fleet.test_processes import (
     stage,
 )
 from tests.support.controlplane_command import Command
-from tests.support.plugin_packages import install_project
+from tests.support.plugin_packages import install, install_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/plugin-package"
 FOREIGN = CONFIG.replace("[{type: queue-scorer}]", "[{type: queue-scorer}, {type: label-cost-scorer}]")
+DEADLY = """
+import os
+from typing import ClassVar
+
+from dataplane.plugin.base import PluginInfo
+from example_cost_scorer import LabelCostParams, LabelCostScorer
+
+
+class DeadlyScorer(LabelCostScorer):
+    info: ClassVar = PluginInfo("deadly-scorer", LabelCostParams)
+
+    def __init__(self, name, params, handle):
+        super().__init__(name, params, handle)
+        if "DEADLY" in os.environ:
+            os._exit(9)
+"""
 CANARY = "pointsman.dev/rollout: '1', pointsman.dev/pools"
 
 
@@ -68,13 +85,20 @@ def rollout(fleet: Fleet) -> dict[str, Any]:
     return found
 
 
-def test_a_plugin_that_the_picker_does_not_have_stops_at_the_canary(tmp_path: Path) -> None:
-    installed = tmp_path / "installed"
+def installs(folder: Path, *commands: Command) -> Path:
+    """A folder with the plugins of the example, for these commands."""
+    installed = folder / "installed"
     installed.mkdir()
     install_project(EXAMPLE, installed)
+    for command in commands:
+        paths = [str(installed), command.environment.get("PYTHONPATH", "")]
+        command.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return installed
+
+
+def test_a_plugin_that_the_picker_does_not_have_stops_at_the_canary(tmp_path: Path) -> None:
     command, beside_pickers = Command(tmp_path), Command(tmp_path)
-    paths = [str(installed), command.environment.get("PYTHONPATH", "")]
-    command.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    installs(tmp_path, command)
     with controlled(command, tmp_path) as xds:
         for name in ("POINTSMAN_URL", "POINTSMAN_TOKEN"):
             beside_pickers.environment[name] = command.environment[name]
@@ -109,3 +133,27 @@ def test_a_plugin_that_the_picker_does_not_have_stops_at_the_canary(tmp_path: Pa
             assert traffic.destinations
             again = fleet.report(is_ready)
             assert (again["picker"]["pid"], again["picker"]["restarts"]) == (report["picker"]["pid"], 0)
+
+
+def test_a_revision_over_which_the_picker_ends_is_refused_when_it_is_back(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    installed = installs(tmp_path, command)
+    install(installed, "deadly", "1.0", {"deadly-scorer": "deadly:DeadlyScorer"}, {"deadly": DEADLY})
+    with controlled(command, tmp_path) as xds:
+        command.environment["DEADLY"] = "for pickers"
+        fleet_log = tmp_path / "fleet.log"
+        with running(command, fleet_log, xds) as fleet:
+            del command.environment["DEADLY"]
+            command.says("apply", "-", text=POOL + "---" + CONFIG)
+            report = fleet.report(is_ready)
+            eventually(lambda: runs(report).startswith("chat/1@") and stage(fleet) == "complete")
+            deadly = CONFIG.replace("[{type: queue-scorer}]", "[{type: queue-scorer}, {type: deadly-scorer}]")
+            command.says("apply", "-", text=deadly.replace("pointsman.dev/pools", CANARY))
+            eventually(lambda: stage(fleet) == "halted")
+            (worker,) = rollout(fleet)["workers"]
+            assert (worker["outcome"], worker["applied"]) == ("rejected", 1)
+            assert worker["problems"] == [{"path": "", "message": FATAL}]
+            again = fleet.report(is_ready)
+            assert again["picker"]["restarts"] == 1
+            assert runs(again).startswith("chat/1@")
+            assert asyncio.run(picked(again["ports"]["grpc"]))

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:
@@ -50,18 +52,29 @@ class Authority:
     ) -> tuple[Path, Path]:
         """``NAME.crt`` for 127.0.0.1, these hosts and URIs, and its key ``NAME.key``."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        names += [x509.UniformResourceIdentifier(uri) for uri in uris]
-        names += [x509.DNSName(each) for each in dns]
-        built = (
-            _builder(_named(name), self._name, key, lasts)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+        built = self.certify(name, key, *uris, lasts=lasts, dns=dns)
         cert_file, key_file = self._folder / f"{name}.crt", self._folder / f"{name}.key"
         cert_file.write_bytes(built.public_bytes(serialization.Encoding.PEM))
         key_file.write_bytes(key.private_bytes(*_FORM))
         return cert_file, key_file
+
+    def certify(
+        self,
+        name: str,
+        key: PrivateKey,
+        *uris: str,
+        lasts: datetime.timedelta = datetime.timedelta(days=1),
+        dns: tuple[str, ...] = (),
+    ) -> x509.Certificate:
+        """The certificate of a key."""
+        names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names += [x509.UniformResourceIdentifier(uri) for uri in uris]
+        names += [x509.DNSName(each) for each in dns]
+        return (
+            _builder(_named(name), self._name, key, lasts)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
 
 
 _FORM = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -74,7 +87,7 @@ def _named(name: str) -> x509.Name:
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+    key: PrivateKey,
     lasts: datetime.timedelta = datetime.timedelta(days=1),
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)

@@ -220,12 +220,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         TENANT,
         IMPORTED_KEY,
         PICKER_CONFIG,
+        PROCESSOR,
         CREDENTIAL,
         PROVIDER,
         ROUTE,
         PRICE,
         GUARDRAILS,
-        PROCESSOR,
         GATEWAY,
     )
 }
@@ -268,6 +268,17 @@ def picker_config(weight: float = 2, name: str = "standard", **annotations: str)
         "name": name,
         "annotations": {f"pointsman.dev/{key}": text for key, text in said.items() if text},
     }
+    return document
+
+
+def processor_config(number: float = 2, name: str = "by-model", **annotations: str) -> dict[str, Any]:
+    """A payload processor's configuration with a number in it; annotations as those of pickers."""
+    document = copy.deepcopy(PROCESSOR)
+    document["plugins"][1]["parameters"] = {"number": number}
+    document["metadata"] = {"name": name}
+    if annotations:
+        said = {f"pointsman.dev/{key}": text for key, text in annotations.items()}
+        document["metadata"]["annotations"] = said
     return document
 
 

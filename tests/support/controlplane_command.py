@@ -66,7 +66,7 @@ class Command:
         try:
             yield Server(process, address(process, log))
             process.terminate()
-            assert process.wait(20) == 0, log.read_text()
+            assert process.wait(60) == 0, log.read_text()
         finally:
             process.kill()
             process.wait()

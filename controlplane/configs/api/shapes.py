@@ -53,6 +53,7 @@ DIFF: Final[Schema] = {
     "properties": {"document": _TEXT, "from": _NUMBER, "to": _NUMBER, "changes": CHANGES},
 }
 PLAN: Final = _object(
+    kind=_TEXT,
     document=_TEXT,
     revision=_NUMBER,
     active=_MAYBE,

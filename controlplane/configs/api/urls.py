@@ -1,25 +1,45 @@
-"""The addresses of a configuration's life."""
+"""The addresses of a configuration's life, the same for each kind."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from django.urls import URLPattern, path
+from drf_spectacular.utils import extend_schema, extend_schema_view
 
 from controlplane.configs.api import views
+from controlplane.configs.services import ConfigService, PickerConfigService, ProcessorConfigService
+from controlplane.core.api import openapi
 
-_ONE: Final = "endpointpickerconfigs/<str:name>"
+_VIEWS: Final[dict[str, tuple[str, type[views.ConfigView]]]] = {
+    "validate": ("validate", views.ValidateView),
+    "plan": ("plan", views.PlanView),
+    "revisions": ("revisions", views.RevisionsView),
+    "revision": ("revisions/<int:number>", views.RevisionView),
+    "diff": ("diff", views.DiffView),
+    "rollouts": ("rollouts", views.RolloutsView),
+    "rollout": ("rollout", views.RolloutView),
+    "publish": ("publish", views.PublishView),
+    "promote": ("promote", views.PromoteView),
+    "halt": ("halt", views.HaltView),
+    "rollback": ("rollback", views.RollBackView),
+}
+"""Name -> address below that of a document, and view."""
+
+
+def _routes(service: ConfigService) -> Iterator[URLPattern]:
+    for name, (place, view) in _VIEWS.items():
+        made: Any = type(view.__name__, (view,), {"service": service, "__doc__": view.__doc__})
+        said: dict[str, Any] = {"operation_id": f"{service.plural}_{name}", "tags": [service.plural]}
+        if name == "validate":
+            said["request"] = openapi.body(openapi.reference(service))
+        methods = {method: extend_schema(**said) for method in ("get", "post") if hasattr(view, method)}
+        shown = extend_schema_view(**methods)(made)
+        yield path(f"{service.plural}/<str:name>/{place}", shown.as_view(), name=f"{service.plural}-{name}")
+
 
 urlpatterns: list[URLPattern] = [
-    path(f"{_ONE}/validate", views.ValidateView.as_view(), name="configs-validate"),
-    path(f"{_ONE}/plan", views.PlanView.as_view(), name="configs-plan"),
-    path(f"{_ONE}/revisions", views.RevisionsView.as_view(), name="configs-revisions"),
-    path(f"{_ONE}/revisions/<int:number>", views.RevisionView.as_view(), name="configs-revision"),
-    path(f"{_ONE}/diff", views.DiffView.as_view(), name="configs-diff"),
-    path(f"{_ONE}/rollouts", views.RolloutsView.as_view(), name="configs-rollouts"),
-    path(f"{_ONE}/rollout", views.RolloutView.as_view(), name="configs-rollout"),
-    path(f"{_ONE}/publish", views.PublishView.as_view(), name="configs-publish"),
-    path(f"{_ONE}/promote", views.PromoteView.as_view(), name="configs-promote"),
-    path(f"{_ONE}/halt", views.HaltView.as_view(), name="configs-halt"),
-    path(f"{_ONE}/rollback", views.RollBackView.as_view(), name="configs-rollback"),
+    *_routes(PickerConfigService()),
+    *_routes(ProcessorConfigService()),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -23,12 +23,11 @@ from controlplane.configs.api.bodies import (
     required,
     wish_of,
 )
-from controlplane.configs.services import PickerConfigService
+from controlplane.configs.services import ConfigService
 from controlplane.core.api import openapi
 from controlplane.core.api.pages import page, query_of
 from controlplane.core.api.resources import actor_of, document_of
 
-TAGS = ["endpointpickerconfigs"]
 _PAGES = [
     OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500}),
     OpenApiParameter("offset", {"type": "integer", "minimum": 0}),
@@ -37,26 +36,32 @@ _PAGES = [
 _REVISION = OpenApiParameter("revision", {"type": "integer", "minimum": 1}, description="default: the newest")
 
 
-class ValidateView(APIView):
+class ConfigView(APIView):
+    """Of a kind of configuration; there is a class of each view for each kind."""
+
+    service: ClassVar[ConfigService]
+
+    @property
+    def kind(self) -> str:
+        """Of the documents."""
+        return self.service.kind
+
+
+class ValidateView(ConfigView):
     """Judges a document and keeps nothing."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_validate",
-        tags=TAGS,
-        request=openapi.body({"$ref": "#/components/schemas/EndpointPickerConfig"}),
         responses=openapi.answers({200: shapes.VERDICT}, 422),
     )
     def post(self, request: Request, name: str) -> Response:
         """What the document comes to; 422 with everything that is wrong with it."""
-        return Response(plans.validate(actor_of(request), name, document_of(request), PickerConfigService()))
+        return Response(plans.validate(actor_of(request), name, document_of(request), self.service))
 
 
-class PlanView(APIView):
+class PlanView(ConfigView):
     """What publishing would change, and for whom."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_plan",
-        tags=TAGS,
         parameters=[_REVISION, OpenApiParameter("canary", str, description="10% or 2")],
         responses=openapi.answers({200: shapes.PLAN}, 404, 422),
     )
@@ -64,44 +69,38 @@ class PlanView(APIView):
         """The difference to the active revision, and the workers, the canary first."""
         query = query_of(request, "revision", "canary")
         canary = canary_of(query.get("canary"))
-        return Response(plans.plan(actor_of(request), name, number_of(query, "revision"), canary))
+        return Response(plans.plan(actor_of(request), name, number_of(query, "revision"), canary, self.kind))
 
 
-class RevisionsView(APIView):
+class RevisionsView(ConfigView):
     """The history of a document."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_revisions",
-        tags=TAGS,
         parameters=_PAGES,
         responses=openapi.answers({200: openapi.page(shapes.REVISION)}, 404, 422),
     )
     def get(self, request: Request, name: str) -> Response:
         """Newest first."""
-        rows = plans.document_of(actor_of(request), name).revisions.select_related("parent")
+        rows = plans.document_of(actor_of(request), name, self.kind).revisions.select_related("parent")
         return Response(page(request, rows, revisions.describe, orders={"number": "number"}, filters={}))
 
 
-class RevisionView(APIView):
+class RevisionView(ConfigView):
     """One revision."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_revision",
-        tags=TAGS,
         responses=openapi.answers({200: shapes.WHOLE_REVISION}, 404),
     )
     def get(self, request: Request, name: str, number: int) -> Response:
         """With its content."""
-        row = plans.document_of(actor_of(request), name)
+        row = plans.document_of(actor_of(request), name, self.kind)
         return Response(revisions.describe(revisions.revision_of(row, number), whole=True))
 
 
-class DiffView(APIView):
+class DiffView(ConfigView):
     """Two revisions beside one another."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_diff",
-        tags=TAGS,
         parameters=[
             OpenApiParameter(name, {"type": "integer", "minimum": 1}, required=True)
             for name in ("from", "to")
@@ -112,21 +111,19 @@ class DiffView(APIView):
         """Values that differ."""
         query = query_of(request, "from", "to")
         before, after = required(query, "from"), required(query, "to")
-        return Response(plans.compare(actor_of(request), name, before, after))
+        return Response(plans.compare(actor_of(request), name, before, after, self.kind))
 
 
-class RolloutsView(APIView):
+class RolloutsView(ConfigView):
     """All rollouts of a document."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_rollouts",
-        tags=TAGS,
         parameters=_PAGES,
         responses=openapi.answers({200: openapi.page(shapes.ROLLOUT)}, 404, 422),
     )
     def get(self, request: Request, name: str) -> Response:
         """Newest first."""
-        rows = plans.document_of(actor_of(request), name).rollouts.select_related("revision")
+        rows = plans.document_of(actor_of(request), name, self.kind).rollouts.select_related("revision")
         return Response(
             page(
                 request,
@@ -138,77 +135,71 @@ class RolloutsView(APIView):
         )
 
 
-class RolloutView(APIView):
+class RolloutView(ConfigView):
     """The newest rollout of a document."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_rollout",
-        tags=TAGS,
         responses=openapi.answers({200: shapes.WHOLE_ROLLOUT}, 404),
     )
     def get(self, request: Request, name: str) -> Response:
         """How far it is, worker by worker."""
-        return _shown(*rollouts.current(actor_of(request), name))
+        return _shown(*rollouts.current(actor_of(request), name, self.kind))
 
 
-class PublishView(APIView):
+class PublishView(ConfigView):
     """Begins a rollout."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_publish",
-        tags=TAGS,
         request=openapi.body(shapes.body(PublishBody)),
         responses=openapi.answers({201: shapes.ROLLOUT}, 404, 409, 422),
     )
     def post(self, request: Request, name: str) -> Response:
         """To everybody, or to a canary first."""
         wish = wish_of(body_of(request, PublishBody))
-        return Response(rollouts.brief(rollouts.publish(actor_of(request), name, wish)), status=201)
+        return Response(
+            rollouts.brief(rollouts.publish(actor_of(request), name, wish, self.kind)), status=201
+        )
 
 
-class PromoteView(APIView):
+class PromoteView(ConfigView):
     """The canary is good."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_promote",
-        tags=TAGS,
         request=openapi.body(shapes.body(OrderBody)),
         responses=openapi.answers({200: shapes.ROLLOUT}, 404, 409, 422),
     )
     def post(self, request: Request, name: str) -> Response:
         """On to everybody."""
         body = body_of(request, OrderBody)
-        return Response(rollouts.brief(rollouts.promote(actor_of(request), name, body.rollout)))
+        return Response(rollouts.brief(rollouts.promote(actor_of(request), name, body.rollout, self.kind)))
 
 
-class HaltView(APIView):
+class HaltView(ConfigView):
     """Stop."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_halt",
-        tags=TAGS,
         request=openapi.body(shapes.body(HaltBody)),
         responses=openapi.answers({200: shapes.ROLLOUT}, 404, 409, 422),
     )
     def post(self, request: Request, name: str) -> Response:
         """Nobody else gets the revision."""
         body = body_of(request, HaltBody)
-        return Response(rollouts.brief(rollouts.halt(actor_of(request), name, body.reason, body.rollout)))
+        return Response(
+            rollouts.brief(rollouts.halt(actor_of(request), name, body.reason, body.rollout, self.kind))
+        )
 
 
-class RollBackView(APIView):
+class RollBackView(ConfigView):
     """Back."""
 
     @extend_schema(
-        operation_id="endpointpickerconfigs_rollback",
-        tags=TAGS,
         request=openapi.body(shapes.body(BackBody)),
         responses=openapi.answers({201: shapes.ROLLOUT}, 404, 409, 422),
     )
     def post(self, request: Request, name: str) -> Response:
         """A new revision with an older content, for everybody."""
         body = body_of(request, BackBody)
-        found = rollouts.roll_back(actor_of(request), name, body.revision, body.rollout)
+        found = rollouts.roll_back(actor_of(request), name, body.revision, body.rollout, self.kind)
         return Response(rollouts.brief(found), status=201)
 
 

@@ -46,21 +46,29 @@ class NewPassword(msgspec.Struct, rename="camel"):
 
 
 class Bound(msgspec.Struct, rename="camel"):
-    """What a worker's token is for: a pool or a gateway, or one node of it."""
+    """What a worker's token is for: a pool, a gateway or a payload processor, or one node of it."""
 
     pool: str | None = None
     gateway: str | None = None
+    processor: str | None = None
     node: str = ""
 
     def __post_init__(self) -> None:
-        if (self.pool is None) == (self.gateway is None):
-            raise ConfigError("must name a pool or a gateway, one of them")
+        if len(self._named()) != 1:
+            raise ConfigError("must name a pool, a gateway or a payload processor, one of them")
+
+    def _named(self) -> list[tuple[BoundTo, str]]:
+        said = {
+            BoundTo.POOL: self.pool,
+            BoundTo.GATEWAY: self.gateway,
+            BoundTo.PROCESSOR: self.processor,
+        }
+        return [(kind, name) for kind, name in said.items() if name is not None]
 
     def binding(self) -> Binding:
         """As services know it."""
-        if self.pool is not None:
-            return Binding(BoundTo.POOL, self.pool, self.node)
-        return Binding(BoundTo.GATEWAY, self.gateway or "", self.node)
+        ((kind, name),) = self._named()
+        return Binding(kind, name, self.node)
 
 
 class NewToken(msgspec.Struct, rename="camel"):
@@ -102,9 +110,15 @@ _USER: Final = _object(
     version={"type": "integer", "minimum": 1},
 )
 _BINDING: Final = {
-    **_object([], pool=_NAME, gateway=_NAME, node={"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,253}$"}),
+    **_object(
+        [],
+        pool=_NAME,
+        gateway=_NAME,
+        processor=_NAME,
+        node={"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,253}$"},
+    ),
     "type": ["object", "null"],
-    "description": "of a worker's token: a pool or a gateway, and one node of it",
+    "description": "of a worker's token: a pool, gateway or payload processor, and one node of it",
 }
 _TOKEN: Final = _object(
     ["user", "name", "prefix", "createdAt", "expiresAt", "lastUsedAt", "binding"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from django.core.exceptions import RequestDataTooBig
@@ -10,6 +11,11 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from controlplane.core.errors import ServiceError
+from controlplane.database import is_away
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = "2"
 
 _CODES: Final = {
     400: "bad_request",
@@ -26,6 +32,10 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     """The response to an exception; None for what is a defect."""
     if isinstance(error, ServiceError):
         return Response(error.body(), status=error.status)
+    if is_away(error):
+        log.warning("the database cannot be asked: %s", error)
+        said = _body("unavailable", "the database does not answer; try again")
+        return Response(said, status=503, headers={"Retry-After": RETRY_S})
     if isinstance(error, RequestDataTooBig):
         return Response(_body("too_large", "the body is too large"), status=413)
     if isinstance(error, Http404):

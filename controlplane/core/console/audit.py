@@ -44,6 +44,7 @@ class Asked(forms.Form):
     name = forms.CharField(max_length=MAX_NAME, required=False)
     user = forms.CharField(max_length=MAX_NAME, required=False)
     action = forms.CharField(max_length=16, required=False)
+    request = forms.CharField(max_length=64, required=False, label="Request id")
     since = _moment("From (UTC)")
     until = _moment("To (UTC)")
 

@@ -29,6 +29,7 @@ ITEMS: Final = (
     Item("Pools", "console:pools", "InferencePool"),
     Item("Tenants", "console:tenants", "Tenant"),
     Item("Audit", "console:audit", "AuditEntry"),
+    Item("Administration", "admin:index", "User"),
 )
 
 

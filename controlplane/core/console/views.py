@@ -23,9 +23,9 @@ FAILED_FROM: Final = 400
 """Pages with such a status say which request they answer."""
 
 
-def actor_of(user: User) -> Actor:
+def actor_of(user: User, channel: Channel = Channel.CONSOLE) -> Actor:
     """The person as services know people."""
-    return Actor(user.username, Role(user.role), Channel.CONSOLE, user.pk)
+    return Actor(user.username, Role(user.role), channel, user.pk)
 
 
 class ConsoleView(View):

@@ -23,3 +23,9 @@ def ago(at: datetime) -> str:
     if seconds < RECENT_S:
         return f"{seconds} seconds ago"
     return f"{timesince(at, depth=1)} ago"
+
+
+@register.filter
+def grouped(number: object) -> object:
+    """A whole number with its thousands told apart; anything else as it is."""
+    return f"{number:,}" if isinstance(number, int) else number

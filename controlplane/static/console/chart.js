@@ -83,6 +83,12 @@ export class Chart {
     return value === null || value === undefined ? "–" : this.format.format(value);
   }
 
+  // Of what is counted whole there are no halves.
+  tick(value) {
+    if (!this.digits && !Number.isInteger(value)) return "";
+    return value.toLocaleString(undefined, { maximumFractionDigits: 2 });
+  }
+
   withUnit(value) {
     return this.unit ? `${this.text(value)} ${this.unit}` : this.text(value);
   }
@@ -200,7 +206,7 @@ export class Chart {
           ...axis,
           size: 52,
           space: 36,
-          values: (_, splits) => splits.map((value) => value.toLocaleString(undefined, { maximumFractionDigits: 2 })),
+          values: (_, splits) => splits.map((value) => this.tick(value)),
         },
       ],
       hooks: { setCursor: [(uplot) => this.pointed(uplot.cursor.idx)] },

@@ -47,10 +47,10 @@ function heard(message) {
 
 function changed(state, reason) {
   const silent = state === "live" && ring && ring.last - (ring.heardAt ?? 0) > 5;
-  const shown = silent ? "off" : state;
+  const shown = !silent ? state : ring.heardAt ? "off" : "unheard";
   for (const element of panel.querySelectorAll("[data-state]")) element.hidden = element.dataset.state !== shown;
   const since = ring && ring.heardAt && shown === "off" ? ` Numbers are of ${clock(ring.heardAt)}.` : "";
-  const text = silent ? (ring.heardAt ? "no worker is heard;" : "no worker has reported yet") : reason;
+  const text = silent ? (ring.heardAt ? "no worker is heard." : "") : reason;
   const said = `${text}${since}`;
   if (why.textContent !== said) why.textContent = said;
   panel.classList.toggle("is-stale", shown === "off");

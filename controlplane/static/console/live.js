@@ -81,7 +81,7 @@ export class Live {
     this.failures += 1;
     const pause = Math.min(MOST_MS, FIRST_MS * 2 ** (this.failures - 1)) * (0.75 + Math.random() / 2);
     const why = code === BUSY ? "too many look at once" : "no connection to the control plane";
-    this.changed("off", `${why}; trying again`);
+    this.changed("off", `${why}; trying again.`);
     this.timer = setTimeout(() => this.start(), pause);
   }
 }

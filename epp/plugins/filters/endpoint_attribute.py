@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dataplane.errors import ConfigError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.endpoint import Candidates, Endpoint, Floats
 from epp.interfaces.handle import Handle
@@ -38,10 +37,6 @@ class Threshold(PluginParams, frozen=True):
     """How; the attribute stands on the left."""
     value: float
     """The number on the right."""
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.value):
-            raise ConfigError("must be a finite number", path="value")
 
 
 class FilterAlgorithm(PluginParams, frozen=True):

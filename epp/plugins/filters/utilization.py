@@ -41,10 +41,6 @@ class Condition(PluginParams, frozen=True):
     max_value: Annotated[float, msgspec.Meta(ge=0)]
     """Largest value that is kept; requests, or for KV-cache utilization a share from 0 to 1."""
 
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.max_value):
-            raise ConfigError("must be a finite number", path="maxValue")
-
 
 class UtilizationParams(PluginParams, frozen=True):
     """Parameters of utilization-filter."""

@@ -31,8 +31,6 @@ class FixedRange(PluginParams, frozen=True):
     """Largest value of the scale."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.min) and math.isfinite(self.max)):
-            raise ConfigError("must be a finite number", path="max" if math.isfinite(self.min) else "min")
         if self.min >= self.max:
             raise ConfigError(f"must be above min, which is {self.min:g}", path="max")
 

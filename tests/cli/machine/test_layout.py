@@ -8,6 +8,7 @@ import pytest
 
 from cli.machine import valkey
 from cli.machine.layout import Layout, make_layout
+from dataplane.errors import ConfigError
 
 
 def numbered(configured: int, path: str, address: str = "", hint: str = "") -> int:
@@ -69,3 +70,13 @@ def test_valkey_s_password_is_in_a_file_for_its_owner_and_not_on_the_command_lin
         "maxmemory": "256mb",
         "maxmemory-policy": "noeviction",
     }
+
+
+def test_a_database_that_cannot_be_meant_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("VALKEY_URL", raising=False)
+    monkeypatch.setenv("DATABASE_URL", "mysql://somewhere/else")
+    with pytest.raises(ConfigError, match="DATABASE_URL: is no address of a database"):
+        make_layout(tmp_path, 0, numbered)
+    assert make_layout(tmp_path, 0, numbered, is_alone=True).xds == "127.0.0.1:2"

@@ -42,6 +42,7 @@ def test_from_a_draft_to_everybody_and_back() -> None:
     assert api.put(ONE, picker_config(5), format="json", HTTP_IF_MATCH='"1"').status_code == 200
     plan = api.get(f"{ONE}/plan?canary=1").json()
     assert plan == {
+        "kind": "EndpointPickerConfig",
         "document": "standard",
         "revision": 2,
         "active": 1,

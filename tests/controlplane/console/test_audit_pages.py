@@ -35,6 +35,7 @@ def log() -> None:
     """Two objects, one of them changed."""
     ObjectiveService().create(ADMIN, objective("gold", priority=1))
     ObjectiveService().update(OPERATOR, "gold", objective("gold", priority=9))
+    AuditEntry.objects.filter(action="update").update(request_id="r-1")
     TenantService().create(OPERATOR, TENANT)
 
 
@@ -61,6 +62,8 @@ def test_the_log_tells_who_did_what_with_the_values_that_differ() -> None:
         ({"name": "gol"}, []),
         ({"user": ADMIN.name, "name": "gold"}, ["create"]),
         ({"action": "update"}, ["update"]),
+        ({"request": "r-1"}, ["update"]),
+        ({"request": "r-2"}, []),
         ({"since": "2100-01-01T00:00"}, []),
         ({"until": "2100-01-01T00:00", "kind": "Tenant"}, ["create"]),
         ({"name": "\x00"}, None),

@@ -13,7 +13,7 @@ import redis
 from django.utils import timezone
 
 from controlplane.core.roles import Action, Actor, Role
-from controlplane.core.templatetags.console import ago
+from controlplane.core.templatetags.console import ago, grouped
 from controlplane.fleet.simulated import create_simulated
 from controlplane.telemetry import feed, panels
 from dataplane.telemetry.summary import FIELD, STREAM
@@ -91,3 +91,8 @@ def test_charts_are_for_whoever_may_read_telemetry() -> None:
 )
 def test_times_are_told_in_their_largest_unit(seconds: int, said: str) -> None:
     assert ago(timezone.now() - timedelta(seconds=seconds)) == said
+
+
+def test_whole_numbers_are_grouped_and_nothing_else() -> None:
+    shown = [grouped(value) for value in (2000000, 60, "no limit", None)]
+    assert shown == ["2,000,000", "60", "no limit", None]

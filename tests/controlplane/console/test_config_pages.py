@@ -27,6 +27,12 @@ def pool() -> None:
     create_simulated(ADMIN, "edge", ["llama"], 2)
 
 
+def applied(worker: str, document: str, number: int) -> None:
+    """A worker runs the revision that the newest rollout brings."""
+    newest = Rollout.objects.filter(document__name=document).latest("id")
+    workers.acknowledge(WORKER, worker, document, number, [], newest.pk)
+
+
 def save(client: Client, text: str, version: int, do: str = "save", why: str = "try") -> Any:
     return client.post(
         "/pools/edge/config/", {"text": text, "comment": why, "version": str(version), "do": do}
@@ -62,7 +68,7 @@ def test_a_weight_goes_through_a_canary_to_all_and_back() -> None:
     [first] = [
         row["worker"] for row in plans.plan(ADMIN, "edge", 2, Canary(count=1))["workers"] if row["first"]
     ]
-    workers.acknowledge(WORKER, first, "edge", 2)
+    applied(first, "edge", 2)
     rollout = str(document.rollouts.latest("id").pk)
     assert client.post("/pools/edge/rollout/promote/", {"rollout": rollout}).status_code == 302
     assert stage() == (2, "rolling")
@@ -115,13 +121,13 @@ def test_a_rollout_is_asked_for_until_it_ends_and_its_end_brings_what_follows() 
     save(client, config_text(9), ConfigDocument.objects.get(name="edge").version)
     part = text_of(client.get("/pools/edge/config/", headers={"HX-Request": "true"}))
     assert 'id="rollout"' in part
-    workers.acknowledge(WORKER, "edge-1", "edge", 1)
+    applied("edge-1", "edge", 1)
     client.post("/pools/edge/publish/", {"revision": "2", "comment": "try it"})
     save(client, config_text(5), ConfigDocument.objects.get(name="edge").version)
     asked = text_of(client.get("/pools/edge/config/", headers={"HX-Request": "true"}))
     assert ('hx-trigger="every 2s"' in asked, "hx-swap-oob" in asked) == (True, False)
     assert 'action="/pools/edge/publish/"' not in text_of(client.get("/pools/edge/config/"))
-    workers.acknowledge(WORKER, "edge-1", "edge", 2)
+    applied("edge-1", "edge", 2)
     ended = text_of(client.get("/pools/edge/config/", headers={"HX-Request": "true"}))
     assert "hx-trigger" not in ended
     assert re.findall(r'id="(\w+)"[^>]* hx-swap-oob="true"', ended) == ["publish", "revisions"]

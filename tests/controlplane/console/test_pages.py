@@ -41,6 +41,16 @@ def test_pages_ask_for_a_login_first_and_carry_a_strict_policy(path: str) -> Non
     assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son[a-z]+=", text_of(seen))
 
 
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize(
+    "path", ["/audit/", "/audit/1/", "/styleguide/", "/new/pool/", "/pools/edge/delete/"]
+)
+def test_pages_for_operators_have_nothing_inline_either(path: str) -> None:
+    seen = person(Role.OPERATOR).get(path.replace("1", str(AuditEntry.objects.latest("id").pk)))
+    assert seen.status_code == 200
+    assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son[a-z]+=", text_of(seen))
+
+
 def test_a_login_with_the_password_opens_the_console_and_a_wrong_one_does_not() -> None:
     users.put(users.SYSTEM, "ann", Role.OPERATOR)
     passwords.put(users.SYSTEM, "ann", PASSWORD)
@@ -52,6 +62,23 @@ def test_a_login_with_the_password_opens_the_console_and_a_wrong_one_does_not() 
     assert (opened.status_code, opened["Location"]) == (302, "/")
     assert client.get("/").status_code == 200
     assert LoginFailure.objects.count() == 0
+
+
+def test_the_styleguide_shows_every_component_in_both_themes_to_whoever_may_change_things() -> None:
+    assert person(Role.VIEWER).get("/styleguide/").status_code == 403
+    page = text_of(person(Role.OPERATOR).get("/styleguide/"))
+    for theme in ("light", "dark"):
+        assert page.count(f'data-theme="{theme}"') == 1
+    identities = re.findall(r' id="([^"]+)"', page)
+    assert len(identities) == len(set(identities))
+    for state in ("ok", "warn", "bad", "idle"):
+        assert page.count(f"status-{state}") >= 2
+
+
+@pytest.mark.parametrize("path", ["/", "/pools/", "/tenants/"])
+def test_where_there_is_nothing_yet_only_whoever_may_make_one_is_told_how(path: str) -> None:
+    assert "Make one" not in text_of(person(Role.VIEWER).get(path))
+    assert "Make one" in text_of(person(Role.OPERATOR).get(path))
 
 
 def test_workers_do_not_log_in() -> None:

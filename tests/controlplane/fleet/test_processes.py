@@ -20,6 +20,7 @@ import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from tests.support.black_box import METHOD, destination, refusal, request_body, request_headers
+from tests.support.certificates import Authority
 from tests.support.controlplane_command import Command, serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -51,12 +52,12 @@ spec: {poolRef: {name: llama}, endpoints: [{name: a, address: 127.0.0.9, port: 9
 class Fleet:
     """The runner's process, and the API it is watched through."""
 
-    def __init__(self, command: Command, log: Path, xds: str) -> None:
+    def __init__(self, command: Command, log: Path, xds: str, *flags: str) -> None:
         self.command = command
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "controlplane", "run-fleet", "--xds-server", xds],
+                [sys.executable, "-m", "cli.main", "controlplane", "run-fleet", "--xds-server", xds, *flags],
                 env=command.environment,
                 stdout=output,
                 stderr=output,
@@ -84,15 +85,15 @@ class Fleet:
 
 
 @contextmanager
-def controlled(command: Command, folder: Path) -> Iterator[str]:
+def controlled(command: Command, folder: Path, *flags: str) -> Iterator[str]:
     """A control plane that answers people and workers; where workers find it."""
-    with serving(command, folder / "log"), command.serves(folder / "xds.log", "serve-xds") as xds:
+    with serving(command, folder / "log"), command.serves(folder / "xds.log", "serve-xds", *flags) as xds:
         yield xds.address
 
 
 @contextmanager
-def running(command: Command, log: Path, xds: str) -> Iterator[Fleet]:
-    fleet = Fleet(command, log, xds)
+def running(command: Command, log: Path, xds: str, *flags: str) -> Iterator[Fleet]:
+    fleet = Fleet(command, log, xds, *flags)
     try:
         yield fleet
     finally:
@@ -218,6 +219,22 @@ def test_the_token_of_a_picker_is_in_no_command_line_environment_or_log(tmp_path
         assert not [text for text in said if token in text]
         (worker,) = fleet.request("workers?pool=llama")["items"]
         assert (worker["id"], worker["user"], worker["connected"]) == ("llama", "fleet-pickers", True)
+
+
+def test_pickers_and_control_plane_show_one_another_certificates(tmp_path: Path) -> None:
+    command, authority = Command(tmp_path), Authority(tmp_path)
+    (server, server_key), (pickers, pickers_key) = authority.issue("server"), authority.issue("pickers")
+    shown = ("--tls-cert", str(server), "--tls-key", str(server_key), "--client-ca", str(authority.file))
+    trusted = ("--xds-ca", str(authority.file), "--xds-cert", str(pickers), "--xds-key", str(pickers_key))
+    with (
+        controlled(command, tmp_path, *shown) as xds,
+        running(command, tmp_path / "fleet.log", xds, *trusted) as fleet,
+    ):
+        command.says("apply", "-", text=POOL + OBJECTIVE)
+        report = fleet.report(is_ready)
+        eventually(lambda: '"priority": 10' in objects(report))
+        (worker,) = fleet.request("workers?pool=llama")["items"]
+        assert (worker["user"], worker["connected"]) == ("fleet-pickers", True)
 
 
 CONFIG = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,20 @@ from typing import Any
 import pytest
 
 from controlplane.xds.nodes import LISTENER
-from dataplane.processes.ports import LOOPBACK
+from dataplane.processes.ports import LOOPBACK, Ports
 from tests.support.controlplane_command import Command, serving
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATIENCE_S = 60.0
 
 
+PORTS = Ports(random.SystemRandom())
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """One that nobody gets by chance before it is used."""
+    return PORTS(0, "port")
 
 
 def pool(name: str, *models: str) -> dict[str, Any]:
@@ -48,12 +51,12 @@ def pool(name: str, *models: str) -> dict[str, Any]:
     }
 
 
-def gateway(port: int) -> dict[str, Any]:
+def gateway(port: int, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "pointsman.dev/v1",
         "kind": "Gateway",
         "metadata": {"name": "public"},
-        "spec": {"listener": {"port": port}, "accessLog": "/dev/null"},
+        "spec": {"listener": {"port": port}, "accessLog": "/dev/null", **spec},
     }
 
 
@@ -82,32 +85,37 @@ class Plant:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(60)
             finally:
                 process.kill()
                 process.wait()
 
-    def envoy(self) -> Any:
+    def envoy(self, *identity: str) -> Any:
         return self.process(
             "gateway",
             *("run-gateway", "public", "--xds-server", f"{LOOPBACK}:{self.xds_port}"),
-            *("--xds-token-file", str(self.token), "--node-id", "envoy-1"),
+            *(identity or ("--xds-token-file", str(self.token))),
+            *("--node-id", "envoy-1"),
             *("--admin-port", str(self.admin), "--state-dir", str(self.folder / "gateway")),
         )
 
-    def xds(self) -> Any:
-        return self.command.serves(self.folder / "xds.log", "serve-xds", port=self.xds_port)
+    def xds(self, *flags: str) -> Any:
+        return self.command.serves(self.folder / "xds.log", "serve-xds", *flags, port=self.xds_port)
 
     def apply(self, *documents: dict[str, Any]) -> None:
-        text = "\n---\n".join(json.dumps(each) for each in documents)
-        self.command.says("apply", "-", text=text)
+        self.api("apply", "POST", documents=documents)
 
-    def api(self, path: str, method: str = "GET", version: int | None = None) -> Any:
+    def api(
+        self, path: str, method: str = "GET", version: int | None = None, documents: Sequence[Any] = ()
+    ) -> Any:
         headers = {"Authorization": f"Bearer {self.command.environment['POINTSMAN_TOKEN']}"}
         if version is not None:
             headers["If-Match"] = f'"{version}"'
         url = f"{self.command.environment['POINTSMAN_URL']}/api/v1/{path}"
-        request = urllib.request.Request(url, headers=headers, method=method)
+        data = json.dumps(documents).encode() if documents else None
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(url, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.loads(answer.read() or b"null")
 
@@ -134,8 +142,8 @@ class Plant:
         wait_until(lambda: self.ask(model, port)[0] == status, self.logs)
         return self.ask(model, port)[1]
 
-    def answer(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The Envoy's last answer about listeners, once it is so."""
+    def answer(self, holds: Callable[[dict[str, Any]], bool], type_url: str = LISTENER) -> dict[str, Any]:
+        """The Envoy's last answer about listeners, or another type, once it is so."""
         found: list[dict[str, Any]] = []
 
         def look() -> bool:
@@ -143,7 +151,7 @@ class Plant:
                 worker = self.api("workers/envoy-1")
             except urllib.error.HTTPError:
                 return False
-            found[:] = [each for each in worker["types"] if each["type"] == LISTENER and holds(each)]
+            found[:] = [each for each in worker["types"] if each["type"] == type_url and holds(each)]
             return bool(found)
 
         wait_until(look, self.logs)
@@ -200,7 +208,9 @@ def test_a_gateway_follows_its_documents_refuses_what_it_cannot_do_and_outlives_
             seen: set[int] = set()
 
             def takes_over() -> bool:
-                seen.add(plant.ask("llama")[0])
+                # The kernel resets a connection that nobody has accepted when its listener is closed; whoever
+                # is reset connects again, as clients do.
+                seen.add(plant.ask("llama")[0] or plant.ask("llama")[0])
                 return plant.ask("gemma")[0] == 200
 
             with plant.xds():

@@ -14,6 +14,7 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from channels.layers import get_channel_layer
 from django.db import connections
 
 from controlplane.core import tokens, users
@@ -173,6 +174,10 @@ async def test_without_valkey_the_socket_says_so(settings: Any) -> None:
     settings.VALKEY_URL = ""
     async with opened(headers=await bearer()) as socket:
         assert await refused(socket) == consumers.NOT_CONFIGURED
+
+
+async def test_clients_listen_to_no_layer(settings: Any) -> None:
+    assert get_channel_layer(consumers.TelemetryConsumer.channel_layer_alias) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from controlplane.configs.rollout import Canary, Guard, Stage
 from controlplane.configs.rollouts import Wish
 from controlplane.configs.services import PickerConfigService
 from controlplane.telemetry import tasks
+from controlplane.telemetry.guard import digest_in
+from dataplane.config.given import read_set
 from dataplane.config.reload import revision_of
 from dataplane.telemetry.summary import FIELD, STREAM
 from tests.support.controlplane import OPERATOR, WORKER, picker_config, subscribe
@@ -58,3 +61,25 @@ def test_a_rollout_that_costs_requests_is_halted_by_what_its_worker_says(bus: re
     say(bus, revision=revision, revision_requests=60, revision_errors=7)
     assert (tasks.guard(), newest().stage) == (1, Stage.HALTED)
     assert newest().reason.startswith("7 of 60 requests failed")
+
+
+@pytest.mark.parametrize(
+    ("shown", "digest"),
+    [
+        ("9f86d081884c", "9f86d081884c"),
+        ("standard/3@9f86d081884c", "9f86d081884c"),
+        ("team@eu/3@9f86d081884c", "9f86d081884c"),
+        ("standard/3@", ""),
+        ("", ""),
+    ],
+)
+def test_a_configuration_is_told_by_its_digest_however_it_is_called(shown: str, digest: str) -> None:
+    assert digest_in(shown) == digest
+
+
+def test_a_worker_calls_what_it_was_sent_as_the_guard_reads_it() -> None:
+    content = b'{"plugins": []}'
+    said = b'{"content": %s, "digest": "%s", "document": "standard", "revision": 3}'
+    given = read_set(said % (content, hashlib.sha256(content).hexdigest().encode()))
+    assert given.revision.startswith("standard/3@")
+    assert digest_in(given.revision) == revision_of(content)

@@ -7,15 +7,17 @@ import pytest
 from controlplane.core.roles import Action, Actor, Binding, BoundTo, Role
 from controlplane.xds.admission import refusal
 from controlplane.xds.nodes import SECRET, NodeKind, kind_of
-from dataplane.xds.messages import POOL_OBJECTS, STATIC_GATEWAY, Node
+from dataplane.xds.messages import PICKER_CONFIG, POOL_OBJECTS, PROCESSOR_CONFIG, STATIC_GATEWAY, Node
 
 POOL = Binding(BoundTo.POOL, "llama")
 EDGE = Binding(BoundTo.GATEWAY, "public")
-PICKER, GATEWAY = NodeKind.PICKER, NodeKind.GATEWAY
+CHAIN = Binding(BoundTo.PROCESSOR, "by-model")
+PICKER, GATEWAY, PROCESSOR = NodeKind.PICKER, NodeKind.GATEWAY, NodeKind.PROCESSOR
 
 
 def test_what_holds_a_private_key_makes_a_stream_that_of_a_gateway() -> None:
     assert [kind_of(each) for each in (SECRET, STATIC_GATEWAY, POOL_OBJECTS)] == [GATEWAY, GATEWAY, PICKER]
+    assert [kind_of(each) for each in (PICKER_CONFIG, PROCESSOR_CONFIG)] == [PICKER, PROCESSOR]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,13 @@ def test_what_holds_a_private_key_makes_a_stream_that_of_a_gateway() -> None:
         (EDGE, Node("e", "public"), PICKER, "bound to the gateway public, not to the pool public"),
         (EDGE._replace(node="e"), Node("e-keeper", "public"), GATEWAY, ""),
         (EDGE._replace(node="e"), Node("f", "public"), GATEWAY, "bound to the node e, not to f"),
+        (None, Node("i", "by-model"), PROCESSOR, ""),
+        (CHAIN, Node("i", "by-model"), PROCESSOR, ""),
+        (CHAIN, Node("i", "other"), PROCESSOR, "to the processor by-model, not to the processor other"),
+        (CHAIN, Node("i", "by-model"), PICKER, "to the processor by-model, not to the pool by-model"),
+        (POOL, Node("i", "llama"), PROCESSOR, "to the pool llama, not to the processor llama"),
+        (EDGE, Node("i", "public"), PROCESSOR, "to the gateway public, not to the processor public"),
+        (CHAIN._replace(node="i"), Node("j", "by-model"), PROCESSOR, "bound to the node i, not to j"),
     ],
 )
 @pytest.mark.parametrize("role", [Role.WORKER, Role.ADMIN])

@@ -25,6 +25,7 @@ def authority(tmp_path: Path) -> Authority:
     [
         ("pool/llama", Binding(BoundTo.POOL, "llama")),
         ("gateway/public", Binding(BoundTo.GATEWAY, "public")),
+        ("processor/by-model/node/i-1", Binding(BoundTo.PROCESSOR, "by-model", "i-1")),
         ("pool/llama-8b.eu/node/host:9002", Binding(BoundTo.POOL, "llama-8b.eu", "host:9002")),
     ],
 )

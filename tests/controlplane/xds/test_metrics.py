@@ -69,6 +69,7 @@ def test_streams_are_counted_by_kind_and_answers_by_what_became_of_them(
     found = shown(hub.metrics)
     assert found['pointsman_xds_streams_open{kind="picker"}'] == 2
     assert found['pointsman_xds_streams_open{kind="gateway"}'] == 1
+    assert found['pointsman_xds_streams_open{kind="processor"}'] == 0
     assert found["pointsman_xds_answers_dropped_total"] == 2
     assert found["pointsman_xds_answers_waiting"] == 3
     assert found['pointsman_xds_nacks_total{type="PoolObjects"}'] == 5

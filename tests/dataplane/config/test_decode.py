@@ -90,6 +90,19 @@ def test_absent_and_null_sections_take_their_defaults():
     assert read({"ratio": None, "ttl": None, "leaf": None}) == (Tree(), [])
 
 
+def test_a_field_that_is_null_is_absent_whatever_its_type():
+    nothing = dict.fromkeys(("name", "leaf", "leaves", "byName", "ratio", "ttl", "size", "extra"))
+    assert read(nothing) == (Tree(), [])
+    assert read({"leaves": [{"portNumber": None, "labels": None}]}) == (Tree(leaves=[Leaf()]), [])
+    assert read({"path": "x", "depth": None}, Needy) == (Needy("x"), [])
+    assert read({"path": None}, Needy) == (None, ["doc.path: expected str, got null"])
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_are_finite(number: float):
+    assert read({"ratio": number}) == (Tree(), ["doc.ratio: must be a finite number"])
+
+
 def test_all_mistakes_are_reported_with_their_paths():
     raw = {
         "nmae": "x",

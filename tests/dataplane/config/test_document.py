@@ -69,6 +69,17 @@ def test_reads_bytes():
     assert read("a: ü".encode()) == ({"a": "ü"}, [])
 
 
+@pytest.mark.parametrize(
+    "text", ["a: 1\n---\n", "---\n# nothing\n---\na: 1\n...\n", "---\n--- {a: 1}\n---\n..."]
+)
+def test_documents_that_are_empty_do_not_count(text: str):
+    assert read(text) == ({"a": 1}, [])
+
+
+def test_lines_are_those_of_the_file_when_an_empty_document_comes_first():
+    assert read("# licence\n---\n---\na: 1\na: 2\n")[1] == ["a: the key occurs twice on line 5; remove one"]
+
+
 def test_merges_keys_of_an_anchor_under_the_ones_written_out():
     text = "base: &base {p: 1, q: 2}\nother: {<<: *base, q: 3}\nmany: {<<: [{p: 5}, *base]}"
     assert read(text) == (
@@ -85,6 +96,7 @@ def test_merges_keys_of_an_anchor_under_the_ones_written_out():
         ("a: 1\n b: 2", "line 2, column 3: mapping values are not allowed here"),
         ('{"a" 1}', "line 1, column 6: Expecting ':' delimiter; the document is neither JSON nor YAML"),
         ('{"a": NaN}', "NaN is not a JSON value"),
+        ('{"a": ' + "9" * 5000 + "}", "has an integer of more than 4300 digits"),
         (
             "a: 1\n---\nb: 2",
             "line 2, column 1: expected a single document in the stream, but found another document",

@@ -89,6 +89,22 @@ async def test_a_text_that_cannot_run_changes_nothing_and_is_told(
     assert "pointsman_epp_config_last_reload_successful 1" in "".join(source.metrics.expose())
 
 
+@pytest.mark.parametrize("text", [b"", b" \n\n"])
+async def test_a_file_that_becomes_empty_changes_nothing(text: bytes) -> None:
+    source = Source()
+    source.text = text
+    (problem,) = await source.reloader.reload()
+    assert problem.startswith("the file of the configuration has become empty; start ")
+    assert (source.running, source.reloader.revision) == (b"one", revision_of(b"one"))
+    assert source.counted("refused") == 1
+
+
+async def test_a_picker_that_started_with_an_empty_file_goes_on() -> None:
+    source = Source(b"")
+    assert await source.reloader.reload() == []
+    assert source.counted("unchanged") == 1
+
+
 async def test_a_file_that_cannot_be_read_is_told() -> None:
     source = Source()
 

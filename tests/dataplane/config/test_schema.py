@@ -76,7 +76,7 @@ def test_a_struct_becomes_a_closed_object():
                 "description": "Where it listens.",
             },
             "parts": {
-                "type": "array",
+                "type": ["array", "null"],
                 "items": {"$ref": "#/definitions/Inner"},
                 "description": "Parts of the part.",
             },
@@ -90,7 +90,7 @@ def test_a_struct_becomes_a_closed_object():
 def test_every_kind_of_field_has_its_schema():
     properties = outer()[0]["properties"]
     assert properties["name"] == {
-        "type": "string",
+        "type": ["string", "null"],
         "minLength": 1,
         "description": "Its name.",
         "default": "x",
@@ -102,11 +102,11 @@ def test_every_kind_of_field_has_its_schema():
     }
     assert properties["parts"]["maxItems"] == 2
     assert properties["ratio"] == {"type": ["number", "null"]}
-    assert properties["colour"] == {"enum": ["red", "blue"], "default": "red"}
-    assert properties["mode"] == {"enum": ["a", "b"], "default": "a"}
-    assert properties["labels"] == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert properties["colour"] == {"enum": ["red", "blue", None], "default": "red"}
+    assert properties["mode"] == {"enum": ["a", "b", None], "default": "a"}
+    assert properties["labels"] == {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
     assert properties["free"] == {"type": ["object", "null"]}
-    assert properties["pair"] == {"type": "array", "items": {"type": "string"}}
+    assert properties["pair"] == {"type": ["array", "null"], "items": {"type": "string"}}
 
 
 def test_a_type_without_notation_is_refused():
@@ -150,6 +150,9 @@ def test_texts_are_read_from_the_source_and_inherited():
         ({"inner": {"portNumber": 0}}, False),
         ({"inner": {"portNumber": 80, "parts": [{"portNumber": "80"}]}}, False),
         ({"name": ""}, False),
+        ({"name": None, "parts": None, "labels": None, "ttl": None, "colour": None, "mode": None}, True),
+        ({"inner": {"portNumber": None}}, False),
+        ({"inner": {"portNumber": 1, "parts": None}}, True),
         ({"nmae": "x"}, False),
         ({"colour": "green"}, False),
         ({"labels": {"a": 1}}, False),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 from dataplane.errors import ConfigError
-from dataplane.xds.client import FIRST_PAUSE_S, LONGEST_PAUSE_S, XdsClient
+from dataplane.xds.client import FATAL, FIRST_PAUSE_S, LONGEST_PAUSE_S, XdsClient
 from dataplane.xds.messages import Node, Request, Resource, Response, Version, digest_of
 from dataplane.xds.store import Store
 from dataplane.xds.subscriber import Held, Subscriber
@@ -118,6 +119,43 @@ async def test_what_is_accepted_is_on_disk_and_what_is_refused_is_not(tmp_path: 
     await site.run()
     assert store.load()[KIND].resources == (Resource("pool", b"a"),)
     assert site.client.describe()["refused"] == "x: is bad"
+
+
+async def test_a_set_that_ended_the_process_is_refused_when_it_comes_again_and_others_are_taken(
+    tmp_path: Path,
+) -> None:
+    store = Store(str(tmp_path / "last"), "pool")
+    first = Site(Script(sent(1, b"a"), sent(2, b"bad")), store=store)
+    await first.run()
+    assert store.unfinished() is None, "it has survived both, and was stopped in order"
+    fatal = Version.parse(sent(2, b"deadly").version)
+    assert fatal is not None
+    store.begin(KIND, fatal)
+    site = Site(Script(sent(2, b"deadly"), sent(3, b"deadly")), Script(sent(4, b"b")), store=store)
+    await site.run()
+    assert site.judged == [b"b"]
+    told = [each.refusal.message for each in site.streams[0].heard if each.refusal is not None]
+    assert told == [FATAL, FATAL]
+    assert store.load()[KIND].resources == (Resource("pool", b"b"),)
+    assert os.listdir(tmp_path) == ["last"]
+
+
+async def test_stopping_in_the_middle_is_no_end_over_a_set(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "last"), "pool")
+    site = Site(Script(sent(1, b"a")), store=store)
+    begun = asyncio.Event()
+
+    async def never(type_url: str, held: Held) -> Sequence[ConfigError]:
+        begun.set()
+        await asyncio.Event().wait()
+        return ()
+
+    site.client._judge = never
+    site.client.start()
+    await begun.wait()
+    assert (tmp_path / "last.trying").exists()
+    await site.client.stop()
+    assert store.unfinished() is None
 
 
 async def test_a_disk_that_takes_nothing_is_said_and_hinders_nothing(tmp_path: Path) -> None:

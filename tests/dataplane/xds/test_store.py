@@ -54,6 +54,25 @@ def test_one_other_byte_anywhere_makes_it_none(store: Store, position: int) -> N
         store.load()
 
 
+def test_a_set_that_was_being_put_into_use_is_known_to_the_next_process_once(store: Store) -> None:
+    version = HELD["t"].version
+    assert store.unfinished() is None
+    store.begin("t", version)
+    store.end()
+    assert store.unfinished() is None
+    store.begin("t", version)
+    assert store.load() == {}
+    again = Store(store.path, "pool")
+    assert again.unfinished() == ("t", version.digest)
+    assert again.unfinished() is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"t", b"a b c", b"\xff", b"x" * 5000])
+def test_a_note_that_says_nothing_is_none(store: Store, damage: bytes) -> None:
+    Path(store.path + ".trying").write_bytes(damage)
+    assert store.unfinished() is None
+
+
 def test_half_a_file_a_folder_and_another_pools_file_are_none(store: Store) -> None:
     store.save(HELD)
     with pytest.raises(ConfigError, match="is of the pool pool, not other"):

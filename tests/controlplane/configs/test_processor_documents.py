@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from controlplane.configs.models import ProcessorDocument
 from controlplane.core.documents import Change, Step, apply, export
 from controlplane.core.errors import InvalidError, StaleError
 from controlplane.core.kinds import KINDS
 from controlplane.core.models import AuditEntry
-from controlplane.policies.models import PayloadProcessorConfig
 from tests.support.controlplane import OPERATOR, PROCESSOR, VIEWER, client
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def processor(version: int | None = None, **sections: Any) -> dict[str, Any]:
 def refusal(document: dict[str, Any]) -> list[str]:
     with pytest.raises(InvalidError) as caught:
         apply(OPERATOR, [document])
-    assert not PayloadProcessorConfig.objects.exists()
+    assert not ProcessorDocument.objects.exists()
     assert not AuditEntry.objects.exists()
     return [f"{detail.path}: {detail.message}" for detail in caught.value.details]
 

@@ -1,0 +1,108 @@
+"""What is rolled out: each kind of configuration, which workers run it, and how its documents are judged.
+
+A picker runs the document that lists its pool. A payload processor runs the document that is named like it.
+Workers tell on their streams as whose they come: ``node.cluster`` is the name of the pool or the processor.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from controlplane.configs.content import Content, judge_picker, judge_processor
+from controlplane.configs.models import ConfigDocument, PoolBinding
+from controlplane.xds.nodes import NodeKind
+from dataplane.config import epp_checks, ipp
+from dataplane.errors import ConfigError
+from dataplane.xds.messages import PICKER_CONFIG, PROCESSOR_CONFIG
+
+
+class Subject(ABC):
+    """A kind of configuration."""
+
+    kind: ClassVar[str]
+    plural: ClassVar[str]
+    """How the API's addresses name it."""
+    node: ClassVar[NodeKind]
+    """Its workers."""
+    type_url: ClassVar[str]
+    """Of what these are sent."""
+    is_counted: ClassVar[bool]
+    """Whether workers tell how requests fare since they run a revision, so that guards can stop rollouts."""
+
+    @abstractmethod
+    def judge(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+        """The content of a document; None after noting in ``problems`` all that is wrong with it."""
+
+    @abstractmethod
+    def clusters(self, row: ConfigDocument) -> Any:
+        """Whose workers run a document: names, or a query for them."""
+
+    @abstractmethod
+    def documents(self, clusters: Collection[str]) -> Iterator[tuple[str, ConfigDocument]]:
+        """The document of each cluster that has one, in one query; its active revision comes along."""
+
+    def document_of(self, cluster: str) -> ConfigDocument | None:
+        """The document that the workers of a cluster run."""
+        return next((row for _, row in self.documents([cluster])), None)
+
+
+class PickerSubject(Subject):
+    """EndpointPickerConfigs."""
+
+    kind = epp_checks.KIND
+    plural = "endpointpickerconfigs"
+    node = NodeKind.PICKER
+    type_url = PICKER_CONFIG
+    is_counted = True
+
+    def judge(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+        """By the picker's graph."""
+        return judge_picker(document, problems)
+
+    def clusters(self, row: ConfigDocument) -> Any:
+        """Its pools."""
+        return row.bindings.values("pool")
+
+    def documents(self, clusters: Collection[str]) -> Iterator[tuple[str, ConfigDocument]]:
+        """Those that list the pools."""
+        for binding in PoolBinding.objects.select_related("document__active").filter(pool__in=clusters):
+            yield binding.pool, binding.document
+
+
+class ProcessorSubject(Subject):
+    """PayloadProcessorConfigs."""
+
+    kind = ipp.KIND
+    plural = "payloadprocessorconfigs"
+    node = NodeKind.PROCESSOR
+    type_url = PROCESSOR_CONFIG
+    is_counted = False
+
+    def judge(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+        """By the processor's structs."""
+        return judge_processor(document, problems)
+
+    def clusters(self, row: ConfigDocument) -> Any:
+        """The processor of its name."""
+        return [row.name]
+
+    def documents(self, clusters: Collection[str]) -> Iterator[tuple[str, ConfigDocument]]:
+        """Those of these names."""
+        rows = ConfigDocument.objects.select_related("active").filter(kind=self.kind, name__in=clusters)
+        for row in rows:
+            yield row.name, row
+
+
+PICKERS: Final = PickerSubject()
+PROCESSORS: Final = ProcessorSubject()
+SUBJECTS: Final[Mapping[str, Subject]] = {subject.kind: subject for subject in (PICKERS, PROCESSORS)}
+"""By kind."""
+BY_TYPE: Final[Mapping[str, Subject]] = {subject.type_url: subject for subject in SUBJECTS.values()}
+BY_NODE: Final[Mapping[str, Subject]] = {str(subject.node): subject for subject in SUBJECTS.values()}
+
+
+def subject_of(row: ConfigDocument) -> Subject:
+    """What a document is."""
+    return SUBJECTS[row.kind]

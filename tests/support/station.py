@@ -1,0 +1,169 @@
+"""A control plane with its discovery server and Valkey, and pickers that follow it: all of them processes.
+
+What a test sees on pages is what these have done; nothing is reported in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from dataplane.processes.child import die_with_parent
+from dataplane.processes.ports import Ports
+from tests.support.console import PASSWORD
+from tests.support.controlplane_command import Command, Server
+
+PATIENCE_S = 30.0
+USER = "ann"
+PICKERS = "pickers"
+
+
+class Follower:
+    """A picker of a pool."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self.log = log
+
+    def config(self) -> dict[str, Any]:
+        """Its page about what it runs."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/debug/config", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def revision(self) -> str:
+        """Digest of the configuration in use."""
+        return str(self.config()["reload"]["revision"])
+
+    def weight(self, scorer: str) -> float:
+        """What a scorer counts in the default profile."""
+        (profile,) = self.config()["config"]["schedulingProfiles"]
+        return next(float(p["weight"]) for p in profile["plugins"] if p["pluginRef"] == scorer)
+
+    def wait(self) -> None:
+        """Until it answers."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self.config()
+            except urllib.error.URLError:
+                assert self.process.poll() is None, self.log.read_text()
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.1)
+            else:
+                return
+
+
+class Station:
+    """Closes everything it has started."""
+
+    def __init__(self, folder: Path, valkey: str) -> None:
+        self.folder = folder
+        self.command = Command(folder)
+        self.command.environment["VALKEY_URL"] = valkey
+        self._stack = ExitStack()
+        self._web: AbstractContextManager[Server] | None = None
+        self._port = "0"
+        self._xds = self._token = ""
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            self._token = self.command.says("controlplane", "init").split()[-1]
+            self._stack.callback(self.stop_web)
+            self.start_web()
+            self.ask("users", {"name": USER, "role": "operator"})
+            self.ask(f"users/{USER}/password", {"password": PASSWORD})
+            self.ask("users", {"name": PICKERS, "role": "worker"})
+            xds = self.command.serves(self.folder / "xds.log", "serve-xds")
+            self._xds = self._stack.enter_context(xds).address
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start_web(self) -> None:
+        """The pages, at the same port every time."""
+        self._web = self.command.serves(self.folder / "web.log", "serve", port=self._port)
+        self.url = self._web.__enter__().address
+        self._port = self.url.rpartition(":")[2]
+
+    def stop_web(self) -> None:
+        """In order."""
+        web, self._web = self._web, None
+        if web is not None:
+            web.__exit__(None, None, None)
+
+    def follow(self, pool: str, *names: str) -> list[Follower]:
+        """Pickers of a pool, with a token that is for it alone."""
+        token = self.folder / f"{pool}.token"
+        wanted = {"name": pool, "binding": {"pool": pool}}
+        token.write_text(self.ask(f"users/{PICKERS}/tokens", wanted)["token"])
+        followers = [self._start(pool, name, token) for name in names]
+        for follower in followers:
+            follower.wait()
+        return followers
+
+    def leave(self, followers: Sequence[Follower]) -> None:
+        """End pickers before everything ends, so that nothing is heard of them."""
+        for follower in followers:
+            _end(follower.process)
+
+    def _start(self, pool: str, name: str, token: Path) -> Follower:
+        endpoints, log = self.folder / f"{name}.endpoints", self.folder / f"{name}.log"
+        endpoints.write_text(json.dumps({"endpoints": [{"name": "e", "address": "127.0.0.1", "port": "9"}]}))
+        port = Ports(random.Random())(0, "port")
+        words = [
+            *(sys.executable, "-m", "cli.main", "epp", "--pool-name", pool),
+            *("--host", "127.0.0.1", "--secure-serving=false", "--drain-timeout", "1s"),
+            *("--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", str(port)),
+            *("--endpoints-file", str(endpoints), "--xds-server", self._xds),
+            *("--xds-token-file", str(token), "--xds-cache", str(self.folder / f"{name}.last")),
+            *("--xds-node-id", name),
+        ]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                words,
+                env=self.command.environment,
+                stdout=output,
+                stderr=output,
+                preexec_fn=die_with_parent(os.getpid()),
+            )
+        self._stack.callback(_end, process)
+        return Follower(process, port, log)
+
+    def applied(self, worker: str) -> dict[str, Any]:
+        """What the control plane knows a worker to run."""
+        return dict(self.ask(f"workers/{worker}")["applied"] or {})
+
+    def ask(self, address: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What the API answers to the administrator."""
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/{address}",
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: dict[str, Any] = json.loads(answer.read() or b"{}")
+        return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(15)
+    finally:
+        process.kill()
+        process.wait()
