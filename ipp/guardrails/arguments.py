@@ -15,7 +15,10 @@ from typing import Final
 
 from ipp.guardrails.finding import Found, PlainFinder, Region, Searchers, applied
 
-_STRUCTURE: Final = '{}[],:"'
+MAX_RUN: Final = 4096
+"""Code points of a number or literal, or of space before the first; longer ones are no JSON anybody means."""
+
+_SPACE: Final = re.compile(r"\s*+")
 _TO_STRUCTURE: Final = re.compile(r'[^{}\[\],:"]*+')
 _PLAIN: Final = re.compile(r'[^"\\]*+')
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([^u]))", re.DOTALL)
@@ -70,9 +73,10 @@ class ArgumentsFinder:
         self._buffer += piece
         if self._is_plain is None:
             begin = self._buffer.lstrip()
-            if not begin and not end:
+            is_long = len(self._buffer) - len(begin) > MAX_RUN
+            if not begin and not end and not is_long:
                 return
-            self._is_plain = not begin or begin[0] not in '{["'
+            self._is_plain = not is_long and (not begin or begin[0] not in '{["')
             if self._is_plain:
                 piece, self._buffer = self._buffer, ""
                 self._feed_plain(piece, end)
@@ -97,12 +101,17 @@ class ArgumentsFinder:
     def _between(self, at: int, end: bool) -> int:
         """Read structure, or a number that is whole; answers how far."""
         buffer = self._buffer
-        after = _TO_STRUCTURE.match(buffer, at).end()  # type: ignore[union-attr]  # matches anything
-        is_whole = after < len(buffer)
-        if not is_whole and not end:
+        begin = _SPACE.match(buffer, at).end()  # type: ignore[union-attr]  # matches anything
+        if begin > at:
+            self.frontier = max(self.frontier, self._base + begin)
+            return begin
+        after = _TO_STRUCTURE.match(buffer, at, at + MAX_RUN).end()  # type: ignore[union-attr]
+        is_long = after - at == MAX_RUN
+        is_whole = after < len(buffer) and not is_long
+        if not is_whole and not end and not is_long:
             self.frontier = max(self.frontier, self._base + at)
             return at
-        if after > at and not buffer[at:after].isspace():
+        if after > at:
             self._number(at, after)
             if self.blocked is not None:
                 return after
@@ -119,8 +128,8 @@ class ArgumentsFinder:
     def _number(self, at: int, after: int) -> None:
         """A number, a literal, or whatever else stands between structure."""
         run = self._buffer[at:after]
-        start = self._base + at + len(run) - len(run.lstrip())
-        run = run.strip()
+        start = self._base + at
+        run = run.rstrip()
         finder = PlainFinder(self._rules)
         finder.feed(run, True)
         self.found += [

@@ -25,6 +25,7 @@ from ipp.guardrails.edits import changed
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
 from ipp.guardrails.masking import Vault, hidden
 from ipp.guardrails.matches import MAX_STREAM_MATCH, BodyMatch, BodyRule, Change, Facts, Match, TextRule
+from ipp.guardrails.parts import across_parts
 from ipp.guardrails.shapes import ANSWER, REQUEST, Kind
 from ipp.guardrails.stream import StreamGuard
 from ipp.guardrails.texts import (
@@ -315,13 +316,7 @@ class CompiledPolicy:
         blocking: tuple[int, str] | None = None
         unsaid = searchers
         if any(rule.rule.type in SAID_ONLY for rule in rules):
-            unsaid = Searchers(
-                [
-                    searcher._replace(rule=_Nothing()) if rule.rule.type in SAID_ONLY else searcher
-                    for searcher, rule in zip(searchers.items, rules, strict=True)
-                ],
-                searchers.vault,
-            )
+            unsaid = _but(searchers, [rule.rule.type in SAID_ONLY for rule in rules])
         for text, words in zip(texts, said, strict=True):
             if not words:
                 continue
@@ -336,6 +331,12 @@ class CompiledPolicy:
             if finder.regions and blocking is None:
                 edits.append((text.start, text.end, token(applied(words, finder.regions))))
                 changed_keys.append(text.keys)
+        if stage == "request" and blocking is None and any(rule.rule.mode != "mask" for rule in rules):
+            looking = _but(unsaid, [rule.rule.mode == "mask" for rule in rules])
+            for text, found in across_parts(texts, said, looking):
+                verdicts.append(rules[found.rule].verdict(stage, path_of(text.keys), found))
+                if rules[found.rule].rule.mode == "block" and blocking is None:
+                    blocking = found.rule, path_of(text.keys)
         if blocking is not None:
             return Seen(body, verdicts, refusal_of(rules[blocking[0]].rule, stage, blocking[1]))
         if edits and stage != "request":
@@ -354,6 +355,15 @@ class CompiledPolicy:
         if finder.regions:
             body = applied(words, finder.regions).encode("utf-8", "replace")
         return Outcome(action=_action(verdicts), body=body, verdicts=verdicts[:MAX_VERDICTS])
+
+
+def _but(searchers: Searchers, idle: Sequence[bool]) -> Searchers:
+    """The same, of which some find nothing."""
+    items = [
+        searcher._replace(rule=_Nothing()) if is_idle else searcher
+        for searcher, is_idle in zip(searchers.items, idle, strict=True)
+    ]
+    return Searchers(items, searchers.vault)
 
 
 def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -278,3 +278,30 @@ def test_a_rule_that_needs_more_than_a_window_is_none_for_streams(longest):
         policy(at_work("wide", "x+", longest))
     assert policy(at_work("wide", "x+", longest, stages=["request", "response"])).delay == 0
     assert policy(at_work("wide", "x+", 512)).delay == 543
+
+
+def parts(*texts):
+    content = [{"type": "text", "text": text} for text in texts]
+    return json.dumps({"messages": [{"role": "user", "content": content}]}).encode()
+
+
+def test_what_is_split_over_parts_of_a_message_blocks():
+    compiled = policy(STOP, SEEN, MAIL)
+    outcome = compiled.check_request(parts("a f", "o", "x and please s", "top a@b"))
+    assert (outcome.action, outcome.param) == ("block", "messages[0].content[2].text")
+    told = [(verdict.rule, verdict.path, verdict.start, verdict.end) for verdict in outcome.verdicts]
+    assert told == [
+        ("mail", "messages[0].content[3].text", 4, 7),
+        ("seen", "messages[0].content[0].text", 2, 5),
+        ("stop", "messages[0].content[2].text", 13, 17),
+    ]
+
+
+def test_what_is_split_over_messages_or_would_only_be_masked_passes():
+    compiled = policy(STOP, MAIL)
+    assert compiled.check_request(chat("s", "top")).action == "pass"
+    body = parts("a", "@b")
+    assert compiled.check_request(body).body is body
+    assert (
+        policy(SEEN).check_request(parts("fox", "", "fox")).verdicts[1].path == "messages[0].content[2].text"
+    )

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from ipp.guardrails.arguments import ArgumentsFinder
+from ipp.guardrails.arguments import MAX_RUN, ArgumentsFinder
 from ipp.guardrails.finding import PlainFinder, Searcher, Searchers, applied
 from ipp.guardrails.masking import Vault
 from tests.support.guardrail_policies import Pattern
@@ -134,3 +134,22 @@ def test_half_characters_do_not_reach_rules():
     regions, found, _ = run(PlainFinder, ["\ud83d", "aa\ude00"])
     assert applied("\ud83daa\ude00", regions) == "\ud83d[aa]\ude00"
     assert found == [(0, 1, 3)]
+
+
+@pytest.mark.parametrize("filler", [" ", "\n", "1 ", "x"])
+def test_arguments_without_end_are_not_gone_over_again_and_again(filler):
+    finder = ArgumentsFinder(RULES)
+    finder.feed('{"a": ', False)
+    for _ in range(3 * MAX_RUN):
+        finder.feed(filler, False)
+        finder.regions, finder.found = [], []
+    assert len(finder._buffer) <= MAX_RUN
+    assert finder.frontier >= 2 * MAX_RUN
+
+
+def test_a_run_is_cut_at_the_same_place_whatever_the_pieces():
+    text = '{"a": ' + "1" * (MAX_RUN + 3) + "}"
+    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+    assert run(ArgumentsFinder, pieces) == run(ArgumentsFinder, [text])
+    spaces = " " * (MAX_RUN + 1) + "aa"
+    assert run(ArgumentsFinder, list(spaces)) == run(ArgumentsFinder, [spaces])

@@ -1,0 +1,52 @@
+"""Texts that a client sends in several parts, and a model reads as one.
+
+What is split over two parts of a message is in neither. So parts are looked at joined as well, by rules that
+block or flag; what is masked is found in each part for itself, since nobody hides from being protected, and
+numbers that merely end and begin two parts are no card.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from ipp.guardrails.finding import Found, PlainFinder, Searchers
+from ipp.guardrails.shapes import Kind
+from ipp.guardrails.texts import Text
+
+
+def across_parts(
+    texts: Sequence[Text], said: Sequence[str], searchers: Searchers
+) -> Iterator[tuple[Text, Found]]:
+    """What is found across parts: the one it begins in, and the find with its place from there on."""
+    for group in _groups(texts):
+        words = [said[index] for index in group]
+        finder = PlainFinder(searchers)
+        finder.feed("".join(words), True)
+        if not finder.found:
+            continue
+        ends = list(accumulate(map(len, words)))
+        for found in finder.found:
+            part = bisect_right(ends, found.start)
+            if found.end > ends[part]:
+                begin = ends[part] - len(words[part])
+                yield texts[group[part]], found._replace(start=found.start - begin, end=found.end - begin)
+
+
+def _groups(texts: Sequence[Text]) -> Iterator[list[int]]:
+    """Indices of texts that are parts of one message; at least two."""
+    group: list[int] = []
+    around: tuple[object, ...] | None = None
+    for index, text in enumerate(texts):
+        keys = text.keys
+        is_part = len(keys) > 1 and keys[-1] == b"text" and isinstance(keys[-2], int)
+        if not is_part or text.kind is not Kind.TEXT:
+            continue
+        if keys[:-2] != around:
+            if len(group) > 1:
+                yield group
+            group, around = [], keys[:-2]
+        group.append(index)
+    if len(group) > 1:
+        yield group
