@@ -49,7 +49,9 @@ class ProcessorExchange:
         "_pipeline",
         "_profile",
         "_request",
+        "_sent",
         "_started",
+        "_status",
         "_task",
         "needs_request_body",
         "observes_response_body",
@@ -62,7 +64,9 @@ class ProcessorExchange:
         self._profile: Profile | None = None
         self._observers: list[RequestStep] = []
         self._task: asyncio.Task[None] | None = None
+        self._sent = False
         self._started = 0.0
+        self._status = 0
         self.needs_request_body = pipeline.needs_request_body
         self.observes_response_body = False
 
@@ -142,6 +146,9 @@ class ProcessorExchange:
         metrics.success.inc()
         metrics.profiles.child(message.profile).inc()
         metrics.processing.observe(perf_counter() - self._started)
+        self._sent = True
+        for extractor in self._pipeline.extractors:
+            extractor.request_sent(message)
         if message.is_body_changed:
             for name in message.headers.present(BODY_DIGESTS):
                 message.remove_header(name)
@@ -156,6 +163,8 @@ class ProcessorExchange:
         """Change the headers, and choose what the body passes through."""
         self._stop_waiting()
         request, profile = self._request, self._profile
+        if self._sent and self._pipeline.first_byte_extractors:
+            self._status, self.observes_response_body = response.status, True
         steps: Sequence[ResponseStep] = (
             self._pipeline.after if profile is None else (*profile.response, *self._pipeline.after)
         )
@@ -181,7 +190,11 @@ class ProcessorExchange:
         )
 
     def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
-        """Nothing is watched: what needs the body transforms it."""
+        """Tell of the first byte; what needs more of the body transforms it."""
+        if chunk and self._request is not None:
+            self.observes_response_body = False
+            for extractor in self._pipeline.first_byte_extractors:
+                extractor.first_byte(self._request, self._status)
         return None
 
     def on_end(self, ending: Ending) -> None:
@@ -193,6 +206,9 @@ class ProcessorExchange:
         for step in self._observers:
             if step.observer is not None:
                 step.observer.exchange_ended(request, ending)
+        if self._sent:
+            for extractor in self._pipeline.extractors:
+                extractor.exchange_over(request, ending)
 
     def _stop_waiting(self) -> None:
         task, self._task = self._task, None

@@ -19,6 +19,7 @@ from dataplane.observability.numbers import Histogram
 from dataplane.plugin.instances import AnyPlugin, Instances
 from dataplane.plugin.registry import PluginRegistry
 from ipp.interfaces.handle import Handle
+from ipp.interfaces.models import ModelData
 from ipp.interfaces.plugins import (
     ExchangeObserver,
     HeaderOwner,
@@ -27,7 +28,9 @@ from ipp.interfaces.plugins import (
     ResponseProcessor,
     Running,
 )
+from ipp.interfaces.selection import Extractor
 from ipp.metrics import IppMetrics
+from ipp.wiring import SelectionPlan, check_data, data_layer, is_selecting
 
 SINGLE: Final = "single-profile-picker"
 ENVELOPE: Final = ("apiVersion", "kind", "metadata")
@@ -83,6 +86,10 @@ class Pipeline:
     picker: ProfilePicker
     profiles: Mapping[str, Profile]
     after: tuple[ResponseStep, ...]
+    extractors: tuple[Extractor, ...]
+    """What learns from every exchange."""
+    first_byte_extractors: tuple[Extractor, ...]
+    """Those of them that have to see when an answer's body begins."""
     needs_request_body: bool
     owned_headers: frozenset[str]
     """Taken away from every request before plugins run: they say where it goes, which no client may."""
@@ -148,9 +155,10 @@ class _Builder:
     ) -> None:
         self._config = config
         self._metrics: IppMetrics = handle.metrics
+        data = ModelData()
         self._instances = Instances(
             registry,
-            lambda plugins, parameters: replace(handle, plugins=plugins, parameters=parameters),
+            lambda plugins, parameters: replace(handle, plugins=plugins, parameters=parameters, data=data),
             allow_experimental=allow_experimental,
         )
         self._instances.problems = problems
@@ -167,13 +175,15 @@ class _Builder:
         profiles = {
             profile.name: Profile(
                 profile.name,
-                self._request_steps(f"profiles[{index}].plugins.request", profile.plugins.request),
+                self._profile_steps(f"profiles[{index}].plugins.request", profile.plugins.request),
                 self._response_steps(f"profiles[{index}].plugins.response", profile.plugins.response),
             )
             for index, profile in enumerate(config.profiles)
         }
         picker = self._picker(profiles)
         after = self._response_steps("postProcessing.plugins", config.post_processing.plugins)
+        layer = data_layer(config.datalayer, instances)
+        check_data(config, layer, instances)
         raise_any(instances.problems)
         assert picker is not None  # noqa: S101 - a picker that is none has problems
         steps = [*before, *(step for profile in profiles.values() for step in profile.request)]
@@ -184,7 +194,10 @@ class _Builder:
             picker=picker,
             profiles=MappingProxyType(profiles),
             after=after,
+            extractors=layer.extractors,
+            first_byte_extractors=tuple(each for each in layer.extractors if each.needs_first_byte),
             needs_request_body=picker.needs_request_body
+            or bool(layer.extractors)
             or any(step.plugin.needs_request_body for step in steps),
             owned_headers=frozenset(
                 name.lower() for plugin in instances.of(HeaderOwner) for name in plugin.owned_headers()
@@ -207,17 +220,38 @@ class _Builder:
                     self._instances.problem(f"there is no profile '{name}'; there are {there}", path)
         return found
 
-    def _request_steps(
-        self, path: str, entries: Sequence[PluginRef | ProcessorEntry]
-    ) -> tuple[RequestStep, ...]:
+    def _request_steps(self, path: str, entries: Sequence[PluginRef]) -> tuple[RequestStep, ...]:
         steps = []
         for index, entry in enumerate(entries):
             at = f"{path}[{index}].pluginRef"
             plugin = self._find(at, entry.plugin_ref, RequestProcessor, "processes no requests")
             if plugin is not None:
-                observer = plugin if isinstance(plugin, ExchangeObserver) else None
-                steps.append(RequestStep(plugin, self._metrics.plugin("request", plugin.name), observer))
+                steps.append(self._request_step(plugin))
         return tuple(steps)
+
+    def _profile_steps(self, path: str, entries: Sequence[ProcessorEntry]) -> tuple[RequestStep, ...]:
+        """Those of a profile, in which a selector may stand with its helpers."""
+        plan = SelectionPlan(self._instances)
+        steps: list[RequestStep | None] = []
+        for index, entry in enumerate(entries):
+            at = f"{path}[{index}]"
+            plugin = self._find(f"{at}.pluginRef", entry.plugin_ref, object, "")
+            if plugin is None:
+                continue
+            if is_selecting(plugin):
+                if plan.add(plugin, entry.weight, at):
+                    steps.append(None)
+            elif self._can(plugin, RequestProcessor, "processes no requests", f"{at}.pluginRef"):
+                steps.append(self._request_step(plugin))
+        selection = plan.step()
+        self._used.update(plan.used)
+        if selection is None:
+            return tuple(step for step in steps if step is not None)
+        return tuple(self._request_step(selection) if step is None else step for step in steps)
+
+    def _request_step(self, plugin: RequestProcessor) -> RequestStep:
+        observer = plugin if isinstance(plugin, ExchangeObserver) else None
+        return RequestStep(plugin, self._metrics.plugin("request", plugin.name), observer)
 
     def _response_steps(
         self, path: str, entries: Sequence[PluginRef | ProcessorEntry]
@@ -236,10 +270,14 @@ class _Builder:
         if plugin is None:
             return None
         self._used.add(name)
-        if not isinstance(plugin, role):
-            self._instances.problem(f"plugin '{name}' (type: {plugin.name.type}) {lacking}", path)
-            return None
-        return plugin
+        return plugin if self._can(plugin, role, lacking, path) else None
+
+    def _can(self, plugin: AnyPlugin, role: Any, lacking: str, path: str) -> bool:
+        """Whether a plugin can play a role; noted when not."""
+        if isinstance(plugin, role):
+            return True
+        self._instances.problem(f"plugin '{plugin.name.name}' (type: {plugin.name.type}) {lacking}", path)
+        return False
 
     def _unused(self) -> list[str]:
         layer = self._config.datalayer

@@ -14,6 +14,19 @@ BUILTIN: Final[Mapping[str, str]] = {
     "base-model-to-header": "ipp.plugins.processors.base_model_to_header:BaseModelToHeader",
     "model-name-to-header": "ipp.plugins.processors.model_name_to_header:ModelNameToHeader",
     "guardrails": "ipp.plugins.processors.guardrails:Guardrails",
+    # selection of models
+    "model-selector": "ipp.plugins.selectors.model:ModelSelector",
+    "model-group-name-filter": "ipp.plugins.filters.model_group_name:ModelGroupNameFilter",
+    "by-field-filter": "ipp.plugins.filters.by_field:ByFieldFilter",
+    "model-name-filter": "ipp.plugins.filters.model_name:ModelNameFilter",
+    "cost-scorer": "ipp.plugins.scorers.cost:CostScorer",
+    "inflight-requests-scorer": "ipp.plugins.scorers.inflight_requests:InflightRequestsScorer",
+    "max-score-picker": "ipp.plugins.model_pickers.max_score:MaxScorePicker",
+    "random-picker": "ipp.plugins.model_pickers.random:RandomPicker",
+    "weighted-random-picker": "ipp.plugins.model_pickers.weighted_random:WeightedRandomPicker",
+    # data layer
+    "model-config-datasource": "ipp.plugins.datasources.model_config:ModelConfigDatasource",
+    "request-metadata-extractor": "ipp.plugins.extractors.request_metadata:RequestMetadataExtractor",
     # profile pickers
     "single-profile-picker": "ipp.plugins.pickers.single:SingleProfilePicker",
     "header-profile-picker": "ipp.plugins.pickers.header:HeaderProfilePicker",

@@ -9,6 +9,7 @@ from typing import Any
 
 from dataplane.clock import SYSTEM_CLOCK, Clock
 from dataplane.plugin.base import Plugin
+from ipp.interfaces.models import ModelData
 from ipp.metrics import IppMetrics
 from ipp.policies import PolicyHolder
 from ipp.verdict_log import VerdictLog
@@ -28,5 +29,7 @@ class Handle:
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Raw parameters of the instance under construction."""
+    data: ModelData = field(default_factory=ModelData)
+    """Tables of models, of the configuration under construction."""
     has_policies: bool = False
     """Whether anybody says which policies there are."""

@@ -24,6 +24,7 @@ def pipeline_of(
     config: Mapping[str, Any] | str | bytes,
     metrics: IppMetrics | None = None,
     policies: PolicyHolder | None = None,
+    clock: ManualClock | None = None,
 ) -> Pipeline:
     """The pipeline of a configuration; a mapping gets its apiVersion and kind."""
     if isinstance(config, Mapping):
@@ -37,7 +38,7 @@ def pipeline_of(
         counted,
         holder,
         VerdictLog(counted, "ipp", ""),
-        ManualClock(),
+        clock or ManualClock(),
         rng,
         has_policies=policies is not None,
     )
@@ -57,7 +58,8 @@ class Rig:
 
     def __init__(self, config: Mapping[str, Any] | str | bytes, policies: PolicyHolder | None = None) -> None:
         self.metrics = IppMetrics()
-        self.pipeline = pipeline_of(config, self.metrics, policies)
+        self.clock = ManualClock()
+        self.pipeline = pipeline_of(config, self.metrics, policies, self.clock)
         self.handler = ProcessorHandler(self.pipeline, self.metrics)
         self.exchange: ProcessorExchange = self.handler.open()
         self.later: list[Decision | Exception] = []

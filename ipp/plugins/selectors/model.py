@@ -1,0 +1,101 @@
+"""``model-selector``: chooses the model of a request among those that are listed, and writes it in the body.
+
+The filters, scorers and the picker that stand in the same list of a profile do the choosing. All other bytes
+of the body stay as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from dataplane.errors import ResourceExhaustedError
+from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
+from ipp.interfaces.handle import Handle
+from ipp.interfaces.message import RequestMessage
+from ipp.interfaces.models import ModelList, ServedModel
+from ipp.interfaces.plugins import RequestProcessor
+from ipp.interfaces.selection import ModelFilter, ModelPicker, Selected, WeightedScorer
+
+log = logging.getLogger(__name__)
+
+
+class NoModelError(ResourceExhaustedError):
+    """No listed model may serve the request."""
+
+    error_code = "no_model_candidates"
+    dropped_reason = "rejected-no-models"
+
+
+class ModelSelector:
+    """Takes part in as many profiles as list it."""
+
+    info: ClassVar = PluginInfo("model-selector", PluginParams)
+    needs: ClassVar = (ModelList,)
+
+    def __init__(self, name: TypedName, _: PluginParams, handle: Handle) -> None:
+        self.name = name
+        self._models = handle.data.table(ModelList)
+
+    def with_helpers(
+        self, filters: Sequence[ModelFilter], scorers: Sequence[WeightedScorer], picker: ModelPicker
+    ) -> RequestProcessor:
+        """The selection of one profile."""
+        return Selection(self.name, self._models, filters, scorers, picker)
+
+
+class Selection:
+    """A selector with the helpers of its profile."""
+
+    needs_request_body: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        name: TypedName,
+        models: ModelList,
+        filters: Sequence[ModelFilter],
+        scorers: Sequence[WeightedScorer],
+        picker: ModelPicker,
+    ) -> None:
+        self.name = name
+        self._models = models
+        self._filters = tuple(filters)
+        self._scorers = tuple(scorers)
+        self._picker = picker
+        self._out_of_range: set[str] = set()
+
+    def process_request(self, request: RequestMessage) -> None:
+        """Choose. ``NoModelError`` when nobody is left, saying after which filter."""
+        if not request.is_json:
+            return
+        asked = request.model
+        candidates: Sequence[ServedModel] = self._models.models
+        if not candidates:
+            raise NoModelError("no model is listed that could serve the request", param="model")
+        for each in self._filters:
+            candidates = each.filter_models(request, candidates)
+            if not candidates:
+                wanted = f"'{asked[:100]}'" if asked else "the request"
+                raise NoModelError(
+                    f"no listed model fits {wanted}: {each.name.name} leaves none", param="model"
+                )
+        totals = [0.0] * len(candidates)
+        if len(candidates) > 1:
+            for scorer, weight in self._scorers:
+                for at, score in enumerate(scorer.score_models(request, candidates)):
+                    totals[at] += weight * self._bounded(scorer.name, score)
+        chosen = candidates[self._picker.pick_model(request, totals)].name
+        request.state[Selected] = chosen
+        if chosen != asked:
+            request.set_member("model", chosen)
+
+    def _bounded(self, name: TypedName, score: float) -> float:
+        """The score if it is one from 0 to 1, else the nearest; told once for each scorer."""
+        if 0.0 <= score <= 1.0:
+            return score
+        if name.name not in self._out_of_range:
+            self._out_of_range.add(name.name)
+            log.warning("scorer %s gave a score of %s, which is not from 0 to 1", name, score)
+        return 0.0 if math.isnan(score) else min(1.0, max(0.0, score))
