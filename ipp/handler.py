@@ -191,7 +191,7 @@ class ProcessorExchange:
 
     def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
         """Tell of the first byte; what needs more of the body transforms it."""
-        if chunk and self._request is not None:
+        if chunk and self.observes_response_body and self._request is not None:
             self.observes_response_body = False
             for extractor in self._pipeline.first_byte_extractors:
                 extractor.first_byte(self._request, self._status)

@@ -8,6 +8,7 @@ from dataplane.errors import RequestError
 from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import Histogram
 from dataplane.plugin.base import TypedName
+from ipp.model_metrics import ModelMetrics
 
 PREFIX: Final = "ipp_"
 OWN_PREFIX: Final = "pointsman_ipp_"
@@ -53,6 +54,7 @@ class IppMetrics:
         self.profiles = declare.counter(
             OWN_PREFIX + "requests_total", "Requests by the profile that processed them.", ("profile",)
         )
+        self.of_models = ModelMetrics(declare)
 
     def plugin(self, extension_point: str, name: TypedName) -> Histogram:
         """Durations of one plugin; bound once per configuration."""

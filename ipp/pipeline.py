@@ -30,7 +30,7 @@ from ipp.interfaces.plugins import (
 )
 from ipp.interfaces.selection import Extractor
 from ipp.metrics import IppMetrics
-from ipp.wiring import SelectionPlan, check_data, data_layer, is_selecting
+from ipp.wiring import SelectionPlan, check_both_ways, check_data, data_layer, is_selecting
 
 SINGLE: Final = "single-profile-picker"
 ENVELOPE: Final = ("apiVersion", "kind", "metadata")
@@ -182,6 +182,8 @@ class _Builder:
         }
         picker = self._picker(profiles)
         after = self._response_steps("postProcessing.plugins", config.post_processing.plugins)
+        for index, profile in enumerate(config.profiles):
+            check_both_ways(index, profile, instances)
         layer = data_layer(config.datalayer, instances)
         check_data(config, layer, instances)
         raise_any(instances.problems)

@@ -21,12 +21,16 @@ BUILTIN: Final[Mapping[str, str]] = {
     "model-name-filter": "ipp.plugins.filters.model_name:ModelNameFilter",
     "cost-scorer": "ipp.plugins.scorers.cost:CostScorer",
     "inflight-requests-scorer": "ipp.plugins.scorers.inflight_requests:InflightRequestsScorer",
+    "load-aware-ttft-scorer": "ipp.plugins.scorers.load_aware_ttft:LoadAwareTtftScorer",
+    "session-affinity": "ipp.plugins.scorers.session_affinity:SessionAffinity",
     "max-score-picker": "ipp.plugins.model_pickers.max_score:MaxScorePicker",
     "random-picker": "ipp.plugins.model_pickers.random:RandomPicker",
     "weighted-random-picker": "ipp.plugins.model_pickers.weighted_random:WeightedRandomPicker",
     # data layer
     "model-config-datasource": "ipp.plugins.datasources.model_config:ModelConfigDatasource",
     "request-metadata-extractor": "ipp.plugins.extractors.request_metadata:RequestMetadataExtractor",
+    "ttft-percentile-extractor": "ipp.plugins.extractors.ttft_percentile:TtftPercentileExtractor",
+    "router-metrics-collector": "ipp.plugins.collectors.router_metrics:RouterMetricsCollector",
     # profile pickers
     "single-profile-picker": "ipp.plugins.pickers.single:SingleProfilePicker",
     "header-profile-picker": "ipp.plugins.pickers.header:HeaderProfilePicker",

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dataplane.config.epp_sections import PluginRef
-from dataplane.config.ipp import PayloadProcessorConfig, ProcessorDataLayer
+from dataplane.config.ipp import PayloadProcessorConfig, ProcessingProfile, ProcessorDataLayer
 from dataplane.plugin.instances import AnyPlugin, Instances
 from ipp.interfaces.models import DataConsumer, DataProvider, Table
-from ipp.interfaces.plugins import RequestProcessor
+from ipp.interfaces.plugins import RequestProcessor, ResponseProcessor
 from ipp.interfaces.selection import (
     Collector,
     DataSource,
@@ -92,6 +92,19 @@ class SelectionPlan:
     def _problem(self, plugin: AnyPlugin, said: str, path: str) -> None:
         name = plugin.name
         self._instances.problem(f"plugin '{name.name}' (type: {name.type}) {said}", path)
+
+
+def check_both_ways(index: int, profile: ProcessingProfile, instances: Instances) -> None:
+    """Note scorers that learn from answers and are not listed where they would see them."""
+    answering = {entry.plugin_ref for entry in profile.plugins.response}
+    for at, entry in enumerate(profile.plugins.request):
+        plugin = instances.by_name.get(entry.plugin_ref)
+        is_both = isinstance(plugin, ModelScorer) and isinstance(plugin, ResponseProcessor)
+        if is_both and entry.plugin_ref not in answering:
+            instances.problem(
+                f"plugin '{entry.plugin_ref}' learns from answers; list it under response as well",
+                f"profiles[{index}].plugins.request[{at}].pluginRef",
+            )
 
 
 class DataLayer(NamedTuple):
