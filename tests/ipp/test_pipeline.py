@@ -8,17 +8,7 @@ import pytest
 
 from dataplane.config.problems import ConfigErrors
 from tests.support.processors import Rig, headers_of, one_profile, pipeline_of
-
-FIELD: dict[str, Any] = {
-    "type": "body-field-to-header",
-    "name": "model",
-    "parameters": {"fieldName": "model", "headerName": "x-model"},
-}
-USER: dict[str, Any] = {
-    "type": "body-field-to-header",
-    "name": "user",
-    "parameters": {"fieldName": "user", "headerName": "x-user"},
-}
+from tests.support.profiles import FIELD, USER, two_profiles
 
 
 def problems_of(config: dict[str, Any]) -> list[str]:
@@ -99,49 +89,6 @@ def test_what_is_not_the_kind_is_refused() -> None:
     ]
 
 
-def two_profiles(picker: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "plugins": [FIELD, USER, picker],
-        "profilePicker": {"pluginRef": picker["name"]},
-        "profiles": [
-            {"name": "strict", "plugins": {"request": [{"pluginRef": "model"}, {"pluginRef": "user"}]}},
-            {"name": "open", "plugins": {"request": [{"pluginRef": "model"}]}},
-        ],
-    }
-
-
-BODY = {"model": "m", "user": "u"}
-STRICT, OPEN = {"x-model": "m", "x-user": "u"}, {"x-model": "m"}
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [("gold", STRICT), ("gold-1", OPEN), ("silver-9", STRICT), ("silver-x-1", OPEN)]
-)
-def test_profiles_by_header(value: str, expected: dict[str, str]) -> None:
-    profiles = {"gold": "strict", "silver-*": "strict", "silver-x*": "open"}
-    parameters = {"headerName": "X-Tier", "profiles": profiles, "default": "open"}
-    rig = Rig(two_profiles({"type": "header-profile-picker", "name": "pick", "parameters": parameters}))
-    assert headers_of(rig.ask(BODY, ("x-tier", value))) == expected
-    assert headers_of(rig.ask(BODY)) == OPEN
-
-
-def test_profiles_by_tenant() -> None:
-    parameters = {"profiles": {"acme": "strict"}, "default": "open"}
-    rig = Rig(two_profiles({"type": "tenant-profile-picker", "name": "pick", "parameters": parameters}))
-    assert headers_of(rig.ask(BODY, ("x-llm-d-inference-fairness-id", "acme"))) == STRICT
-    assert headers_of(rig.ask(BODY, ("x-llm-d-inference-fairness-id", "acme2"))) == OPEN
-    assert rig.counted("pointsman_ipp_requests_total", profile="strict") == 1
-    assert rig.counted("pointsman_ipp_requests_total", profile="open") == 1
-
-
-def test_profiles_by_model() -> None:
-    parameters = {"profiles": {"m": "strict", "gpt-*": "strict"}, "default": "open"}
-    rig = Rig(two_profiles({"type": "model-profile-picker", "name": "pick", "parameters": parameters}))
-    assert headers_of(rig.ask(BODY)) == STRICT
-    assert headers_of(rig.ask({**BODY, "model": "gpt-5"})) == {"x-model": "gpt-5", "x-user": "u"}
-    assert headers_of(rig.ask({**BODY, "model": "llama"})) == {"x-model": "llama"}
-
-
 def test_pre_processing_runs_before_every_profile() -> None:
     parameters = {"headerName": "x-user", "profiles": {"root": "strict"}, "default": "open"}
     config = two_profiles({"type": "header-profile-picker", "name": "pick", "parameters": parameters})
@@ -154,14 +101,6 @@ def test_pre_processing_runs_before_every_profile() -> None:
 def test_a_plugin_that_nothing_refers_to_is_warned_of() -> None:
     config = {**one_profile([FIELD]), "plugins": [FIELD, USER]}
     assert list(pipeline_of(config).warnings) == ["plugin 'user' is used nowhere"]
-
-
-def test_the_served_model_is_told_while_the_answer_streams() -> None:
-    rig = Rig(one_profile([FIELD, {"type": "model-name-to-header"}], response=["model-name-to-header"]))
-    rig.ask({"model": "m"})
-    answer = rig.answer(("content-type", "text/event-stream"))
-    assert headers_of(answer) == {"x-gateway-model-name": "m"}
-    assert answer.transform is None
 
 
 def test_nothing_is_buffered_that_nobody_needs() -> None:
