@@ -28,6 +28,7 @@ SUBCOMMANDS = {
     "get": ("cli.documents", "print objects of a kind, or one of them"),
     "key": ("cli.keys", "make, rotate or revoke the keys of tenants"),
     "rollout": ("cli.rollout", "bring a configuration to the pickers, step by step"),
+    "guard": ("cli.guard", "try guardrail policies on a text or a corpus"),
     "version": ("cli.version", "print the version"),
 }
 

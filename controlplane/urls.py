@@ -13,6 +13,7 @@ urlpatterns = [
     path("api/v1/", include("controlplane.configs.api.urls")),
     path("api/v1/", include("controlplane.core.api.urls")),
     path("api/v1/", include("controlplane.fleet.api")),
+    path("api/v1/", include("controlplane.policies.api")),
     path("api/v1/", include("controlplane.tenancy.api")),
     path("api/v1/", include("controlplane.telemetry.api")),
     path("api/v1/", include("controlplane.usage.api")),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from importlib.metadata import version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -34,6 +34,10 @@ from ipp.pipeline import Pipeline, load_pipeline
 from ipp.policies import PolicyFiles, PolicyHolder
 from ipp.registry import plugin_registry
 from ipp.verdict_log import VerdictLog
+
+if TYPE_CHECKING:
+    from dataplane.config.given import Given
+    from ipp.receiving import Receiver
 
 log = logging.getLogger(__name__)
 
@@ -70,16 +74,17 @@ class Processor:
         self.health = HealthState((STARTED,))
         self._config_seen = FileSignature.of(options.config_file)
         """The configuration file before it was read: a change while the process starts is seen later."""
-        text = read_config(options)
-        self.pipeline = self._load(text)
+        self.pipeline, revision, given = self._first()
         self.handler = ProcessorHandler(self.pipeline, self.metrics)
         self.reloader = Reloader(
             lambda: read_config(options),
             self._apply,
-            revision_of(text),
+            revision,
             self.metrics.numbers,
             prefix="pointsman_ipp_config_",
+            given=given,
         )
+        self.receiver = self._receiver(rng)
         self.processor = ExternalProcessor(
             self.handler.open,
             ProcessorLimits(
@@ -98,6 +103,28 @@ class Processor:
         self.admin = AdminServer(
             options.metrics_host, options.metrics_port, self._pages(), tls=metrics_tls(options)
         )
+
+    def _first(self) -> tuple[Pipeline, str, Given | None]:
+        """The configuration to start with: the control plane's last good one, else that of the flags."""
+        if self.options.xds_server:
+            from ipp.receiving import kept_configuration  # only here: the protocol's messages come with it
+
+            kept = kept_configuration(self.options)
+            if kept is not None:
+                try:
+                    return self._load(kept.text), kept.revision, kept
+                except ConfigError as error:
+                    log.warning("the last configuration %s is not used: %s", kept.revision, error)
+        text = read_config(self.options)
+        return self._load(text), revision_of(text), None
+
+    def _receiver(self, rng: random.Random) -> Receiver | None:
+        """What hears the control plane, if there is one."""
+        if not self.options.xds_server:
+            return None
+        from ipp.receiving import Receiver  # only here: grpc comes with it
+
+        return Receiver(self.options, self.policies, self.reloader.take, self.metrics.numbers, rng)
 
     def _load(self, text: bytes) -> Pipeline:
         return load_pipeline(
@@ -127,6 +154,7 @@ class Processor:
                 "config": msgspec.to_builtins(self.pipeline.config),
                 "plugins": {name: plugin.name.type for name, plugin in self.pipeline.instances.items()},
                 "guardrails": self.policies.describe(),
+                "controlPlane": None if self.receiver is None else self.receiver.describe(),
                 "policyProblems": [] if self.policy_files is None else self.policy_files.problems,
                 "buffersRequests": self.pipeline.needs_request_body,
                 "installedPlugins": self.packages,
@@ -147,6 +175,8 @@ class Processor:
             if self.policy_files is not None:
                 await self.policy_files.load()
             await self.pipeline.start()
+            if self.receiver is not None:
+                await self.receiver.load()
             await self.admin.start()
             await self.health_server.start()
             await self.server.start()
@@ -181,6 +211,8 @@ class Processor:
         await self.reloader.stop()
         if self.policy_files is not None:
             await self.policy_files.stop()
+        if self.receiver is not None:
+            await self.receiver.stop()
         await self.server.stop()
         await self.health_server.stop()
         await self.admin.stop()

@@ -1,7 +1,8 @@
 """The guardrail policies in force, and where they come from: files that are followed, or a control plane.
 
 A set is compiled aside and takes the place of the running one as a whole; one with a mistake changes nothing.
-Without a source there are no policies, and a configuration that asks for them is refused.
+Without a source a configuration that asks for policies is refused, and until the source has said something
+its requests are.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class PolicyHolder:
         self.pools = PoolTable()
         self.asking = Asking(lambda pool: self.pools.url_of(pool, self._rng))
         self.current: Policies | None = None
-        """None = nobody has said anything: there is no source."""
+        """None = nobody has said anything yet."""
         self.names: tuple[str, ...] = ()
         self.revision = ""
 

@@ -12,13 +12,13 @@ from typing import Final
 from controlplane.xds.nodes import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, SUBSCRIBERS, NodeKind
 from dataplane.observability.exposition import MetricSet
 from dataplane.observability.numbers import OTHER
-from dataplane.xds.messages import PICKER_CONFIG, POOL_OBJECTS, PROCESSOR_CONFIG, STATIC_GATEWAY
+from dataplane.xds.messages import GUARDRAILS, PICKER_CONFIG, POOL_OBJECTS, PROCESSOR_CONFIG, STATIC_GATEWAY
 
 TYPES: Final = {
     type_url: type_url.rpartition(".")[2]
     for type_url in (
         *(CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET),
-        *(POOL_OBJECTS, PICKER_CONFIG, PROCESSOR_CONFIG, STATIC_GATEWAY),
+        *(POOL_OBJECTS, PICKER_CONFIG, PROCESSOR_CONFIG, GUARDRAILS, STATIC_GATEWAY),
     )
 }
 """Type -> the label it is counted under."""

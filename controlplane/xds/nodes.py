@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from dataplane.xds.messages import PICKER_CONFIG, PROCESSOR_CONFIG, STATIC_GATEWAY, Node
+from dataplane.xds.messages import GUARDRAILS, PICKER_CONFIG, PROCESSOR_CONFIG, STATIC_GATEWAY, Node
 
 ENVOY_TYPES: Final = "type.googleapis.com/envoy."
 
@@ -14,6 +14,9 @@ ROUTES: Final = f"{ENVOY_TYPES}config.route.v3.RouteConfiguration"
 CLUSTER: Final = f"{ENVOY_TYPES}config.cluster.v3.Cluster"
 ENDPOINTS: Final = f"{ENVOY_TYPES}config.endpoint.v3.ClusterLoadAssignment"
 SECRET: Final = f"{ENVOY_TYPES}extensions.transport_sockets.tls.v3.Secret"
+
+
+PROCESSOR_TYPES: Final = (PROCESSOR_CONFIG, GUARDRAILS)
 
 
 class NodeKind(StrEnum):
@@ -62,4 +65,4 @@ def kind_of(type_url: str) -> NodeKind:
     """What asks for this type first."""
     if type_url.startswith(ENVOY_TYPES) or type_url == STATIC_GATEWAY:
         return NodeKind.GATEWAY
-    return NodeKind.PROCESSOR if type_url == PROCESSOR_CONFIG else NodeKind.PICKER
+    return NodeKind.PROCESSOR if type_url in PROCESSOR_TYPES else NodeKind.PICKER

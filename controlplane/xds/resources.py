@@ -16,6 +16,7 @@ from controlplane.configs.subjects import PICKERS, PROCESSORS
 from controlplane.core import changes
 from controlplane.core.kinds import KINDS
 from controlplane.gateways.reading import GatewayReader
+from controlplane.policies.delivery import GuardrailsBuilder
 from controlplane.xds.envoy.resources import (
     GatewayShape,
     gateway_resources,
@@ -90,6 +91,7 @@ BUILDERS: Final[Mapping[NodeKind, tuple[Builder, ...]]] = {
     NodeKind.PICKER: (PoolObjectsBuilder(),),
     NodeKind.GATEWAY: (GatewayBuilder(),),
     NodeKind.WORKER: (ConfigBuilder(PICKERS),),
+    NodeKind.PROCESSOR: (GuardrailsBuilder(),),
     NodeKind.PROCESSOR_WORKER: (ConfigBuilder(PROCESSORS),),
 }
 """Of each kind of node; no two of a kind make the same type."""

@@ -70,6 +70,7 @@ TABLE: Final[dict[str, dict[str, set[Role]]]] = {
     "virtualkeys-rotate": {"post": CHANGERS},
     "virtualkeys-revoke": {"post": CHANGERS},
     "virtualkeyuses": {"post": FOLLOWERS},
+    "guardrails-test": {"post": PEOPLE},
     "telemetry-pools": {"get": PEOPLE},
     "telemetry-pool": {"get": PEOPLE},
     "usage-records": {"get": PEOPLE},
@@ -84,6 +85,7 @@ BODIES: Final[dict[str, Any]] = {
     "users-list": {"name": "another"},
     "users-tokens-list": {"name": "another"},
     "virtualkeyuses": {"uses": []},
+    "guardrails-test": {"trial": {"text": "hello"}},
 }
 QUERIES: Final = {
     "endpointpickerconfigs-diff": "?from=1&to=1",

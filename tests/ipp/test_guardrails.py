@@ -166,9 +166,16 @@ def test_a_compressed_answer_is_refused_while_a_policy_holds_for_answers() -> No
 
 
 def test_without_policies_nothing_is_looked_at() -> None:
-    rig = Rig(CONFIG, PolicyHolder(random.Random(1)))
+    rig = Rig(CONFIG, holder())
     assert rig.ask(chat("forbidden")).body is None
     assert rig.answer(("content-type", "text/event-stream")).transform is None
+
+
+def test_until_policies_are_known_requests_are_refused() -> None:
+    rig = Rig(CONFIG, PolicyHolder(random.Random(1)))
+    with pytest.raises(RequestError) as caught:
+        rig.ask(chat("hello"))
+    assert (caught.value.status, caught.value.retry_after_s) == (503, 1)
 
 
 def test_a_configuration_that_wants_policies_nobody_has_is_refused() -> None:

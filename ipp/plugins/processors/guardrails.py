@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from dataplane.errors import ConfigError, RequestError
+from dataplane.errors import ConfigError, RequestError, ServiceUnavailableError
 from dataplane.extproc.events import BodyTransform
 from dataplane.headers import ACCEPT_ENCODING, CONTENT_ENCODING, REQUEST_ID
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
@@ -88,7 +88,7 @@ class Guardrails:
         """Let it pass, mask it, or raise what refuses it."""
         current = self._policies.current
         if current is None:
-            return None
+            raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
         model = request.model
         policy = current.select(request.tenant, model, self._policies.pools.pool_of(model))
         if policy is None:

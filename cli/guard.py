@@ -1,0 +1,170 @@
+"""`pointsman guard test`: what guardrail policies make of a text, or of every line of a corpus.
+
+With `-f FILE` the policies are read from files and tried here; otherwise those of the control plane are, by
+name with `--policy`, all of them without. Nothing is changed and nothing is kept.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from cli.arguments import Parser, Subparsers
+from cli.documents import RefusedError, add_url, call, guarded
+
+MAX_LINES: Final = 100_000
+MAX_LINE: Final = 1 << 20
+ACTIONS: Final = ("pass", "flag", "mask", "block")
+Try = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("guard", help="try guardrail policies", description=__doc__)
+    commands = parser.add_subparsers(parser_class=Parser, required=True, metavar="COMMAND")
+    test = commands.add_parser("test", help="show every match in a text or a corpus", description=__doc__)
+    test.add_argument("text", nargs="?", help="the text; - is stdin")
+    test.add_argument(
+        "--corpus",
+        metavar="FILE",
+        help='JSON lines: {"text": ..., "expect": "pass|flag|mask|block"}; exit code 1 if any differs',
+    )
+    test.add_argument("-f", "--filename", action="append", default=[], metavar="FILE", help="policies")
+    test.add_argument("--policy", action="append", metavar="NAME", help="of the control plane")
+    test.add_argument("--stage", choices=("request", "response", "stream"), default="request")
+    for name in ("tenant", "model", "pool"):
+        test.add_argument(f"--{name}", default="", help=f"as if the request were of this {name}")
+    test.add_argument("--json", action="store_true", help="print results as JSON, one a line")
+    add_url(test)
+    test.set_defaults(run=partial(guarded, "guard", run_test))
+
+
+def run_test(arguments: argparse.Namespace) -> int:
+    """Try; return 1 when a line of a corpus is not as it is expected."""
+    if (arguments.text is None) == (arguments.corpus is None):
+        raise RefusedError("give a text, or a corpus with --corpus")
+    if arguments.filename and arguments.policy:
+        raise RefusedError("--policy names policies of the control plane; leave it out with -f")
+    attempt = _here(arguments) if arguments.filename else _there(arguments)
+    where = {name: getattr(arguments, name) for name in ("stage", "tenant", "model", "pool")}
+    if arguments.text is not None:
+        text = sys.stdin.read(MAX_LINE) if arguments.text == "-" else arguments.text
+        _print(attempt({**where, "text": text}), as_json=arguments.json)
+        return 0
+    return _run_corpus(Path(arguments.corpus), attempt, where, as_json=arguments.json)
+
+
+def _there(arguments: argparse.Namespace) -> Try:
+    """Policies of the control plane."""
+
+    def attempt(trial: Mapping[str, Any]) -> Mapping[str, Any]:
+        said = {} if arguments.policy is None else {"policies": arguments.policy}
+        found: Mapping[str, Any] = call(
+            arguments, "POST", "guardrails/test", json.dumps({"trial": trial, **said})
+        )
+        return found
+
+    return attempt
+
+
+def _here(arguments: argparse.Namespace) -> Try:
+    """Policies of files, compiled once."""
+    import msgspec
+
+    from dataplane.config.decode import decode_struct
+    from dataplane.config.document_files import DocumentFiles
+    from dataplane.errors import ConfigError
+    from ipp.guardrails.policies import Policies
+    from ipp.guardrails.trial import Trial, run_compiled
+    from ipp.policies import read_policy
+
+    problems: list[ConfigError] = []
+    documents = [
+        read
+        for name in arguments.filename
+        for document in DocumentFiles(name).read(problems)
+        if (read := read_policy(document, problems)) is not None
+    ]
+    policies = Policies(documents, problems=problems)
+    if problems:
+        raise RefusedError("\n".join(map(str, problems)))
+
+    def attempt(trial: Mapping[str, Any]) -> Mapping[str, Any]:
+        mistakes: list[ConfigError] = []
+        decoded = decode_struct(dict(trial), Trial, "", mistakes)
+        if decoded is None or mistakes:
+            raise RefusedError("\n".join(map(str, mistakes)))
+        found: Mapping[str, Any] = msgspec.to_builtins(run_compiled(policies, documents, decoded))
+        return found
+
+    return attempt
+
+
+def _run_corpus(path: Path, attempt: Try, where: Mapping[str, str], *, as_json: bool) -> int:
+    """Every line; then how many came out how, and which were not as expected."""
+    counts: Counter[str] = Counter()
+    rules: Counter[str] = Counter()
+    wrong = 0
+    for number, line in _lines(path):
+        expected = line.pop("expect", None)
+        if expected is not None and expected not in ACTIONS:
+            raise RefusedError(f"{path}: line {number}: expect must be one of {', '.join(ACTIONS)}")
+        found = attempt({**where, **line})
+        counts[found["action"]] += 1
+        rules.update({f"{each['policy']}/{each['rule']}" for each in found["verdicts"]})
+        is_wrong = expected is not None and expected != found["action"]
+        wrong += is_wrong
+        if as_json:
+            print(json.dumps({"line": number, **found, **({"expect": expected} if expected else {})}))
+        elif is_wrong:
+            print(f"line {number}: expected {expected}, found {found['action']}")
+            for each in found["verdicts"]:
+                print(f"    {_verdict(each)}")
+    if not as_json:
+        total = sum(counts.values())
+        print(f"{total} texts: " + ", ".join(f"{counts[action]} {action}" for action in ACTIONS))
+        for rule, count in rules.most_common():
+            print(f"    {rule}: {count}")
+        print(f"{wrong} not as expected")
+    return 1 if wrong else 0
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            if number > MAX_LINES:
+                raise RefusedError(f"{path}: has more than {MAX_LINES} lines")
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise RefusedError(f"{path}: line {number}: is no JSON: {error}") from None
+            if not isinstance(found, dict):
+                raise RefusedError(f"{path}: line {number}: must be an object with a text")
+            yield number, found
+
+
+def _print(found: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found))
+        return
+    print(f"action: {found['action']}")
+    if found.get("code"):
+        print(f"code:   {found['code']}\nclient: {found['message']}")
+    if found.get("text") is not None:
+        print(f"text:   {found['text']}")
+    for each in found["verdicts"]:
+        print(f"    {_verdict(each)}")
+    for rule in found.get("notRun", ()):
+        print(f"    {rule}: asks somebody else, not run here")
+
+
+def _verdict(each: Mapping[str, Any]) -> str:
+    place = f"{each.get('path', '')}[{each.get('start', 0)}:{each.get('end', 0)}]"
+    score = "" if each.get("score", 1) == 1 else f", score {each['score']:.2f}"
+    return f"{each['policy']}/{each['rule']}: {each['kind']} at {place}: {each['action']}{score}"

@@ -1,0 +1,161 @@
+"""Policies tried on a text or a body, without a client and without traffic: what fires, where, what is left.
+
+Used by the control plane and by ``pointsman guard test``. Rules of which somebody else judges are named and
+not run: nobody outside is asked about what a person pastes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from dataplane.config.guardrails import GuardrailPolicySpec, Stage
+from dataplane.errors import ConfigError
+from dataplane.extproc.events import EndBody
+from ipp.guardrails.engine import CompiledPolicy
+from ipp.guardrails.matches import Facts
+from ipp.guardrails.policies import Policies
+from ipp.guardrails.rules import is_pure
+from ipp.guardrails.verdicts import Action, Outcome, Verdict
+
+MAX_TEXT: Final = 200_000
+"""Code points of a text, and bytes of a body, that are tried at a time."""
+EVENT_CHARACTERS: Final = 7
+"""Of a text that is tried as a stream, in each event."""
+
+
+class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
+    """What is tried; a text or a body."""
+
+    text: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | None = None
+    """Of a user, or of an assistant in the stages of answers."""
+    body: dict[str, Any] | None = None
+    """A whole request, or a whole answer."""
+    stage: Stage = "request"
+    tenant: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    model: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    """Empty = the body's."""
+    pool: Annotated[str, msgspec.Meta(max_length=253)] = ""
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.body is None):
+            raise ConfigError("give one of text and body", path="text")
+        if self.body is not None and self.stage == "stream":
+            raise ConfigError("is no stage of a body; give a text", path="stage")
+
+
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What came of it."""
+
+    action: Action
+    code: str = ""
+    """Blocked: what the client is told, as a stable code."""
+    message: str = ""
+    """Blocked: the same for people."""
+    text: str | None = None
+    """What is left of the text; None when it is blocked, or a body was tried."""
+    body: Any = None
+    """What is left of the body; None when it is blocked, or a text was tried."""
+    verdicts: tuple[Verdict, ...] = ()
+    not_run: tuple[str, ...] = ()
+    """Rules that ask somebody else."""
+
+
+def run_trial(documents: Sequence[tuple[str, GuardrailPolicySpec]], trial: Trial) -> TrialResult:
+    """Try policies by name. ``ConfigErrors`` when one of them cannot be compiled."""
+    return run_compiled(Policies(documents), documents, trial)
+
+
+def run_compiled(
+    policies: Policies, documents: Sequence[tuple[str, GuardrailPolicySpec]], trial: Trial
+) -> TrialResult:
+    """The same with policies that are compiled already, for many trials."""
+    body = trial.body or {}
+    model = trial.model or str(body.get("model") or "")
+    policy = policies.select(trial.tenant, model, trial.pool)
+    asked = tuple(
+        f"{name}/{rule.name}"
+        for name, spec in documents
+        for rule in spec.rules
+        if not is_pure(rule) and trial.stage in (rule.stages or ["request"])
+    )
+    if policy is None:
+        return TrialResult(action="pass", text=trial.text, body=trial.body, not_run=asked)
+    if trial.stage == "stream":
+        return _streamed(policy, trial.text or "", asked)
+    is_text = trial.text is not None
+    raw = json.dumps(_wrapped(trial.text, trial.stage) if is_text else body).encode()
+    is_request = trial.stage == "request"
+    outcome = policy.check_request(raw, Facts()) if is_request else policy.check_response(raw)
+    return _result(outcome, asked, trial.stage, is_text=is_text)
+
+
+def _wrapped(text: str | None, stage: Stage) -> dict[str, Any]:
+    if stage == "request":
+        return {"model": "m", "messages": [{"role": "user", "content": text}]}
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"object": "chat.completion", "choices": [choice]}
+
+
+def _result(outcome: Outcome, asked: tuple[str, ...], stage: Stage, *, is_text: bool) -> TrialResult:
+    left: Any = None if outcome.action == "block" else json.loads(outcome.body)
+    text: str | None = None
+    if is_text and left is not None:
+        message = left["messages"][0] if stage == "request" else left["choices"][0]["message"]
+        text = message["content"]
+    return TrialResult(
+        action=outcome.action,
+        code=outcome.code,
+        message=outcome.message,
+        text=text,
+        body=None if is_text else left,
+        verdicts=outcome.verdicts,
+        not_run=asked,
+    )
+
+
+def _streamed(policy: CompiledPolicy, text: str, asked: tuple[str, ...]) -> TrialResult:
+    """The text in events of a chat, and what a client would have put together of them."""
+    verdicts: list[Verdict] = []
+    guard = policy.open_stream("sse", None, verdicts.extend)
+    if guard is None:
+        return TrialResult(action="pass", text=text, not_run=asked)
+    sent = b""
+    try:
+        for event in _events(text):
+            sent += guard.feed(event, False)
+        sent += guard.feed(b"data: [DONE]\n\n", True)
+        is_cut = False
+    except EndBody as cut:
+        sent, is_cut = sent + cut.last, True
+    found = [json.loads(line[6:]) for line in sent.split(b"\n") if line.startswith(b"data: {")]
+    error: dict[str, Any] = next((event["error"] for event in found if "error" in event), {})
+    said = "".join(
+        choice.get("delta", {}).get("content") or "" for event in found for choice in event.get("choices", ())
+    )
+    actions = {verdict.action for verdict in verdicts}
+    action: Action = "block" if is_cut else "mask" if "mask" in actions else "flag" if actions else "pass"
+    return TrialResult(
+        action=action,
+        code=error.get("code") or "",
+        message=error.get("message") or "",
+        text=said,
+        verdicts=tuple(verdicts),
+        not_run=asked,
+    )
+
+
+def _events(text: str) -> Iterator[bytes]:
+    for at in range(0, len(text), EVENT_CHARACTERS):
+        yield _event({"content": text[at : at + EVENT_CHARACTERS]}, None)
+    yield _event({}, "stop")
+
+
+def _event(delta: dict[str, str], reason: str | None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    chunk = {"object": "chat.completion.chunk", "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
