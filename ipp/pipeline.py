@@ -5,6 +5,7 @@ Built aside and completely, or not at all: every mistake is collected, with its 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -30,6 +31,8 @@ from ipp.interfaces.plugins import (
 )
 from ipp.interfaces.selection import Extractor
 from ipp.metrics import IppMetrics
+from ipp.policies import PolicyHolder
+from ipp.verdict_log import VerdictLog
 from ipp.wiring import SelectionPlan, check_both_ways, check_data, data_layer, is_selecting
 
 SINGLE: Final = "single-profile-picker"
@@ -139,6 +142,13 @@ def load_pipeline(
         builder.judge_plugins()
         raise ConfigErrors(problems)
     return builder.build()
+
+
+def judging_handle() -> Handle:
+    """What plugins are given that are only to be judged: parts that nobody uses."""
+    metrics = IppMetrics()
+    rng = random.Random(0)  # noqa: S311 - nothing is drawn
+    return Handle(metrics, PolicyHolder(rng), VerdictLog(metrics, "", ""), has_policies=True, rng=rng)
 
 
 class _Builder:

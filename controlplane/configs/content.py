@@ -3,7 +3,8 @@
 Of pickers the graph of plugins is built as ``pointsman epp validate`` does it, which opens nothing. Plugins
 of installed packages count when they are installed beside the control plane. Those of Alpha stability are
 accepted: whether a worker takes them is a flag of the worker, and it refuses the revision when it does not.
-Of payload processors the sections are judged, and of their plugins what needs no plugin to be constructed.
+Of payload processors the pipeline is built in the same way; what its plugins read when they start is for the
+processor to refuse.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from epp.graph import load_graph
 from epp.graph.registry import plugin_registry
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
+from ipp.pipeline import judging_handle, load_pipeline
+from ipp.registry import plugin_registry as processor_registry
 
 Document = dict[str, Any]
 
@@ -81,16 +84,32 @@ def judge_picker(document: Mapping[str, Any], problems: list[ConfigError]) -> Co
 def judge_processor(document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
     """The same of a payload processor's document."""
     said = _said(document) | {"apiVersion": ipp.API_VERSION, "kind": ipp.KIND}
-    sections = {key: value for key, value in said.items() if key not in {"apiVersion", "kind"}}
     text = canonical(said, problems)
-    is_good = ipp.read_ipp_config(sections, problems) is not None
-    return Content(text) if is_good and text is not None else None
+    if text is None:
+        return None
+    try:
+        pipeline = load_pipeline(
+            text.encode(), judging_handle(), _processor_registry(), allow_experimental=True
+        )
+    except ConfigErrors as errors:
+        problems.extend(errors.errors)
+        return None
+    except ConfigError as error:
+        problems.append(error)
+        return None
+    return Content(text, tuple(pipeline.warnings))
 
 
 def parsed(text: str) -> Document:
     """A content as data."""
     found: Document = json.loads(text)
     return found
+
+
+@lru_cache(maxsize=1)
+def _processor_registry() -> PluginRegistry:
+    """The same of payload processors."""
+    return processor_registry(external=True).registry
 
 
 @lru_cache(maxsize=1)

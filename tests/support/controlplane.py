@@ -274,7 +274,7 @@ def picker_config(weight: float = 2, name: str = "standard", **annotations: str)
 def processor_config(number: float = 2, name: str = "by-model", **annotations: str) -> dict[str, Any]:
     """A payload processor's configuration with a number in it; annotations as those of pickers."""
     document = copy.deepcopy(PROCESSOR)
-    document["plugins"][1]["parameters"] = {"number": number}
+    document["plugins"][1]["parameters"] = {"headerName": f"x-base-{number:g}"}
     document["metadata"] = {"name": name}
     if annotations:
         said = {f"pointsman.dev/{key}": text for key, text in annotations.items()}

@@ -44,7 +44,7 @@ def test_a_configuration_comes_back_as_it_went_in() -> None:
 @pytest.mark.parametrize("number", [1e100, 0.1, 1e-7, 2**53 + 1, 1.0])
 def test_numbers_of_parameters_stay_what_they_are(number: float) -> None:
     document = processor()
-    document["plugins"][1]["parameters"] = {"number": number, "nothing": None}
+    document["profiles"][0]["plugins"]["request"][0]["weight"] = number
     apply(OPERATOR, [document])
     assert export(VIEWER) == [document]
     assert [step.action for step in apply(OPERATOR, [document]).steps] == ["unchanged"]

@@ -76,7 +76,13 @@ def test_from_a_draft_over_a_canary_that_refuses_and_back() -> None:
         "document": "by-model",
         "revision": 2,
         "active": 1,
-        "changes": [{"path": "plugins[base-model-to-header].parameters.number", "before": 2, "after": 5}],
+        "changes": [
+            {
+                "path": "plugins[base-model-to-header].parameters.headerName",
+                "before": "x-base-2",
+                "after": "x-base-5",
+            }
+        ],
         "warnings": [],
         "pools": [],
         "workers": [
@@ -198,7 +204,7 @@ async def test_a_stream_is_sent_what_is_published_and_its_refusal_stops_the_roll
         (resource,) = first.resources
         found = json.loads(unwrapped(resource.value))
         assert (resource.name, found["document"], found["revision"]) == ("by-model", "by-model", 1)
-        assert found["content"]["plugins"][1]["parameters"] == {"number": 2}
+        assert found["content"]["plugins"][1]["parameters"] == {"headerName": "x-base-2"}
         await stream.send(Request(PROCESSOR_CONFIG, first.version, first.nonce, ("by-model",)))
 
         await publish(5)
