@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cli.arguments import Parser, Subparsers
 from cli.go_flags import Action, add_flags
+from cli.plugin_registries import add_external_plugins, registry_of
 from dataplane.errors import ConfigError
 from epp.options import FLAGS, parse_args
 
@@ -45,7 +46,7 @@ def validate_parser() -> Parser:
     parser.add_argument(
         "--allow-experimental-plugins", action="store_true", help="accept plugins of Alpha stability"
     )
-    _add_external_plugins(parser)
+    add_external_plugins(parser)
     return parser
 
 
@@ -55,28 +56,14 @@ def schema_parser() -> Parser:
         prog="pointsman epp schema",
         description="Print the JSON Schema of an EndpointPickerConfig with the parameters of every plugin.",
     )
-    _add_external_plugins(parser)
+    add_external_plugins(parser)
     return parser
 
 
-def _add_external_plugins(parser: Parser) -> None:
-    parser.add_argument(
-        "--external-plugins",
-        choices=("true", "false"),
-        default="true",
-        help="whether plugins of installed packages are known (default true)",
-    )
-
-
 def _registry(args: argparse.Namespace) -> "PluginRegistry | None":
-    """The plugin types to judge by; None after saying which installed package is broken."""
     from epp.graph.registry import plugin_registry
 
-    try:
-        return plugin_registry(external=args.external_plugins == "true").registry
-    except ConfigError as error:
-        sys.stderr.write(f"pointsman epp: error: {error}\n")
-        return None
+    return registry_of(args, "epp", plugin_registry)
 
 
 def run_validate(args: argparse.Namespace) -> int:

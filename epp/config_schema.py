@@ -7,7 +7,7 @@ schema of its parameters. Loads every plugin's module, and nothing else.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -21,8 +21,8 @@ from dataplane.config.epp_sections import (
     SchedulingProfileSpec,
 )
 from dataplane.config.schema import DRAFT, Definitions, Schema, struct_schema
-from dataplane.plugin.base import PluginInfo, PluginParams, Stability
 from dataplane.plugin.registry import PluginRegistry
+from dataplane.plugin.schema import add_plugins
 
 REQUIRED: Final[dict[type[msgspec.Struct], list[str]]] = {
     DataSourceSpec: ["pluginRef"],
@@ -50,7 +50,7 @@ def config_schema(registry: PluginRegistry) -> Schema:
     for field in (document["properties"]["apiVersion"], document["properties"]["kind"]):
         del field["default"]
     definitions[ProfilePlugin.__name__]["properties"]["weight"]["minimum"] = 0
-    _add_plugins(definitions, registry)
+    add_plugins(definitions, registry)
     return {
         "$schema": DRAFT,
         "title": KIND,
@@ -62,34 +62,3 @@ def config_schema(registry: PluginRegistry) -> Schema:
 def print_schema(registry: PluginRegistry) -> str:
     """The schema as it is written to a file."""
     return json.dumps(config_schema(registry), indent=1, ensure_ascii=False) + "\n"
-
-
-def _add_plugins(definitions: Definitions, registry: PluginRegistry) -> None:
-    """The plugins' types, and the parameters of each."""
-    spec = definitions[PluginSpec.__name__]
-    spec["properties"]["type"] |= {"enum": [*registry, *registry.aliases]}
-    del spec["properties"]["type"]["default"]
-    by_type: dict[str, list[str]] = {}
-    for plugin_type in registry:
-        by_type[plugin_type] = [a for a, target in registry.aliases.items() if target == plugin_type]
-    cases: list[Schema] = []
-    for plugin_type, aliases in by_type.items():
-        info: PluginInfo = registry.resolve(plugin_type).info
-        name = f"parameters.{plugin_type}"
-        definitions[name] = _parameters(info, definitions)
-        cases.append(
-            {
-                "if": {"properties": {"type": {"enum": [plugin_type, *aliases]}}, "required": ["type"]},
-                "then": {"properties": {"parameters": {"$ref": f"#/definitions/{name}"}}},
-            }
-        )
-    spec["allOf"] = cases
-
-
-def _parameters(info: PluginInfo, definitions: Definitions) -> Schema:
-    schema: dict[str, Any] = struct_schema(info.params, definitions)
-    if info.params is PluginParams:
-        schema["description"] = f"{info.type} has no parameters."
-    if info.stability is Stability.ALPHA:
-        schema["description"] += " Alpha: needs --allow-experimental-plugins."
-    return schema

@@ -26,9 +26,11 @@ class BaseModelMapping(
     """One base model and what else it is asked for by."""
 
     base_model: ModelName
+    """The name by which routes find its pool."""
     adapters: list[ModelName] = []
     """LoRA adapters that its model servers hold."""
     aliases: list[ModelName] = []
+    """Other names of the base model itself."""
     patterns: Annotated[list[ModelPattern], msgspec.Meta(max_length=1000)] = []
     """Beginnings of names, with a ``*`` behind them."""
 

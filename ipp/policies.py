@@ -37,6 +37,7 @@ class PoolPlace(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     """A pool as policies name it."""
 
     name: Name
+    """As policies name it."""
     models: list[ModelPattern] = []
     """Models that are routed to it."""
     urls: list[str] = []
@@ -152,14 +153,15 @@ class PolicyFiles:
 
     async def _attempt(self) -> list[ConfigError]:
         problems: list[ConfigError] = []
-        found = await aside(lambda: self._read(problems))
+        found = await aside(lambda: self.read(problems))
         if found is not None:
             policies, names = found
             self._holder.put(policies, names, "")
             log.info("%d guardrail policies are in force", len(names))
         return problems
 
-    def _read(self, problems: list[ConfigError]) -> tuple[Policies, list[str]] | None:
+    def read(self, problems: list[ConfigError]) -> tuple[Policies, list[str]] | None:
+        """The policies and their names, not yet in force; None after noting what is wrong. Blocks."""
         documents = [
             read_policy(each, problems) for each in self._files.read(problems) if each.raw is not None
         ]

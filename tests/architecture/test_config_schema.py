@@ -1,33 +1,74 @@
-"""The shipped JSON schema of the picker's configuration is current, valid, and explains every field."""
+"""The shipped JSON schemas of configurations are current, valid, and explain every field."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jsonschema
+import pytest
 
-from epp.config_schema import config_schema, print_schema
-from epp.graph.registry import REGISTRY
+import epp.config_schema
+import epp.graph.registry
+import ipp.config_schema
+import ipp.pipeline
+import ipp.registry
+from dataplane.config.document import read_document
 from tests.architecture.tree import ROOT
 
-FILE = ROOT / "deploy/epp-config.schema.json"
+
+class Shipped(NamedTuple):
+    """The schema of one process."""
+
+    command: str
+    file: Path
+    schema: Callable[[], dict[str, Any]]
+    text: Callable[[], str]
 
 
-def test_the_shipped_schema_is_current():
-    command = f"pointsman epp schema --external-plugins false > {FILE.relative_to(ROOT)}"
-    shipped = FILE.read_text() if FILE.exists() else ""
-    assert shipped == print_schema(REGISTRY), f"write it anew: {command}"
+PICKER = Shipped(
+    "epp",
+    ROOT / "deploy/epp-config.schema.json",
+    lambda: epp.config_schema.config_schema(epp.graph.registry.REGISTRY),
+    lambda: epp.config_schema.print_schema(epp.graph.registry.REGISTRY),
+)
+PROCESSOR = Shipped(
+    "ipp",
+    ROOT / "deploy/ipp-config.schema.json",
+    lambda: ipp.config_schema.config_schema(ipp.registry.REGISTRY),
+    lambda: ipp.config_schema.print_schema(ipp.registry.REGISTRY),
+)
+
+processes = pytest.mark.parametrize("of", [PICKER, PROCESSOR], ids=["picker", "processor"])
 
 
-def test_the_schema_is_one():
-    jsonschema.Draft7Validator.check_schema(json.loads(print_schema(REGISTRY)))
+@processes
+def test_the_shipped_schema_is_current(of: Shipped):
+    command = f"pointsman {of.command} schema --external-plugins false > {of.file.relative_to(ROOT)}"
+    shipped = of.file.read_text() if of.file.exists() else ""
+    assert shipped == of.text(), f"write it anew: {command}"
 
 
-def test_every_field_has_a_text_below_it():
+@processes
+def test_the_schema_is_one(of: Shipped):
+    jsonschema.Draft7Validator.check_schema(json.loads(of.text()))
+
+
+@processes
+def test_every_field_has_a_text_below_it(of: Shipped):
     silent = {
         (name, field)
-        for name, definition in config_schema(REGISTRY)["definitions"].items()
+        for name, definition in of.schema()["definitions"].items()
         for field, schema in definition.get("properties", {}).items()
         if not schema.get("description")
     }
     assert silent == set(), "write a docstring below these fields of the struct"
+
+
+def test_the_configuration_that_is_built_in_fits_its_schema():
+    document = read_document(ipp.pipeline.DEFAULT_CONFIG, [])
+    assert [
+        error.message for error in jsonschema.Draft7Validator(PROCESSOR.schema()).iter_errors(document)
+    ] == []

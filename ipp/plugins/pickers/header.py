@@ -18,9 +18,11 @@ class HeaderProfilePickerParams(PluginParams, frozen=True, kw_only=True):
     """``default`` is for every other value, and for requests without the header."""
 
     header_name: HeaderName
+    """The header whose value decides."""
     profiles: Annotated[dict[str, str], msgspec.Meta(min_length=1, max_length=1000)]
     """Value -> profile; a value may end in ``*``, of which the longest that fits counts."""
     default: str
+    """The profile of everything else."""
 
     def __post_init__(self) -> None:
         check_header_name(self.header_name)

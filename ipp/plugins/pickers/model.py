@@ -19,6 +19,7 @@ class ModelProfilePickerParams(PluginParams, frozen=True, kw_only=True):
     profiles: Annotated[dict[str, str], msgspec.Meta(min_length=1, max_length=1000)]
     """Model -> profile; a name may end in ``*``, of which the longest that fits counts."""
     default: str
+    """The profile of everything else."""
 
 
 class ModelProfilePicker:
