@@ -29,7 +29,7 @@ from ipp.interfaces.plugins import (
     ResponseProcessor,
     Running,
 )
-from ipp.interfaces.selection import Extractor
+from ipp.interfaces.selection import DataSource, Extractor
 from ipp.metrics import IppMetrics
 from ipp.policies import PolicyHolder
 from ipp.verdict_log import VerdictLog
@@ -102,7 +102,8 @@ class Pipeline:
         """Begin what plugins do beside requests. ``ConfigError``: none of them runs."""
         begun: list[Running] = []
         try:
-            for plugin in self.instances.values():
+            sources_first = sorted(self.instances.values(), key=lambda each: not isinstance(each, DataSource))
+            for plugin in sources_first:
                 if isinstance(plugin, Running):
                     begun.append(plugin)
                     await plugin.start()

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -89,6 +89,7 @@ class RouterMetricsCollector:
         self._loads = handle.data.table(PoolLoads)
         self._metrics = handle.metrics.of_models
         self._failing: dict[str, str] = {}
+        self._has_heir = False
         self._task: asyncio.Task[None] | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -111,8 +112,14 @@ class RouterMetricsCollector:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-        for model in list(self._loads.by_model):
-            self._forget(model)
+        if not self._has_heir:
+            for model in list(self._loads.by_model):
+                self._forget(model)
+
+    def inherit(self, predecessor: Self) -> None:
+        """Go on with what is known until the first round is over; what is shown is ours from now on."""
+        predecessor._has_heir = True
+        self._loads.by_model = predecessor._loads.by_model | self._loads.by_model
 
     async def collect(self) -> None:
         """One round over all models that have a URL."""

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from dataplane.config.problems import ConfigErrors
+from dataplane.plugin.heir import bequeath
 from tests.support.processors import Rig, pipeline_of
 from tests.support.served_models import running, selecting, write_models
 
@@ -86,6 +87,26 @@ async def test_failures_are_counted_by_reason_and_nothing_old_is_kept(tmp_path: 
             counted = rig.counted("ipp_kv_cache_scrape_failures_total", model=reason, reason=reason)
             assert counted >= 1, reason
         assert loads(rig) == {"failing": {name: name for name in models}}
+
+
+async def test_a_new_configuration_goes_on_with_what_is_known(tmp_path: Path, base: str) -> None:
+    config = config_of(tmp_path, {"a": f"{base}/metrics"})
+    old = Rig(config)
+    await old.pipeline.start()
+    await old.pipeline.instances[TYPE].collect()
+    new = Rig(config)
+    bequeath(old.pipeline.instances, new.pipeline.instances)
+    await old.pipeline.close()
+    assert loads(new)["a"]["queue_depth"] == 3
+    assert old.counted("ipp_kv_cache_queue_depth", model="a") == 3
+
+
+async def test_the_first_round_knows_the_models_whatever_the_order(tmp_path: Path, base: str) -> None:
+    config = config_of(tmp_path, {"a": f"{base}/metrics"})
+    config["plugins"].reverse()
+    async with running(config) as rig, asyncio.timeout(10):
+        while "a" not in loads(rig):  # noqa: ASYNC110 - the first round has no event
+            await asyncio.sleep(0.01)
 
 
 async def test_a_model_that_vanishes_has_no_load(tmp_path: Path, base: str) -> None:
