@@ -80,6 +80,15 @@ async def test_models_are_chosen_before_routing(tmp_path: Path) -> None:
         assert (status, body["model"], headers["x-session-id"]) == (200, "beta", kept)
         status, body, _ = await ask(gateway, session, "auto/none")
         assert (status, body["error"]["code"]) == (429, "no_model_candidates")
+        assert gateway.plan.processor is not None
+        url = f"http://127.0.0.1:{gateway.plan.processor.metrics_port}"
+        async with session.get(f"{url}/metrics") as answer:
+            page = await answer.text()
+        assert 'ipp_request_ttft_seconds_count{model="alpha"} 1\n' in page
+        assert 'ipp_request_ttft_seconds_count{model="beta"} 2\n' in page
+        async with session.get(f"{url}/debug/plugins/state") as answer:
+            state = json.dumps(await answer.json())
+        assert '"totalModels": 2' in state
 
         file.write_text(json.dumps({"models": MODELS["models"][1:]}))
         async with asyncio.timeout(30):
