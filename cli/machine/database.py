@@ -23,6 +23,8 @@ class Found(msgspec.Struct, frozen=True):
     token: str
     worker_token: str
     """For the Envoy of this run."""
+    processor_token: str
+    """For its payload processor."""
 
 
 async def set_up(layout: Layout, token: str) -> Found:

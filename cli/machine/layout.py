@@ -5,6 +5,7 @@
 <state>/controlplane/       database (SQLite), secrets, and the fleet's files
 <state>/valkey/             configuration and data
 <state>/gateway/            what Envoy was last told, and its log
+<state>/ipp/                what the payload processor was last told
 <state>/worker-token        with which Envoy asks what it is to do; pickers have tokens of their own
 """
 
@@ -87,6 +88,16 @@ class Layout:
     def worker_token(self) -> Path:
         """File with the token of Envoy."""
         return self.state / "worker-token"
+
+    @property
+    def processor_token(self) -> Path:
+        """File with the token of the payload processor."""
+        return self.state / "processor-token"
+
+    @property
+    def processor(self) -> Path:
+        """What the payload processor was last told."""
+        return self.state / "ipp" / "received"
 
     @property
     def gateway(self) -> Path:

@@ -5,6 +5,7 @@
     xds             listens
     tasks, fleet    run
     examples        applied through the API, on a fresh database only
+    ipp             ready, where the gateway has a payload processor
     pools           the fleet reports a picker that is ready, for each
     Envoy           has been sent its listener, and answers
 
@@ -26,7 +27,7 @@ from cli.local.supervisor import Supervisor
 from cli.machine import seeds, valkey
 from cli.machine.api import Api, ApiError, Reply, answers
 from cli.machine.database import set_up
-from cli.machine.gateway import GATEWAY, GatewayPlace, command, place
+from cli.machine.gateway import GATEWAY, GatewayPlace, command, place, processor_command
 from cli.machine.layout import Layout
 from cli.profile import Profile
 from dataplane.files import write_for_owner
@@ -83,7 +84,7 @@ class Machine:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         # Nobody is sent to a part that is going away.
-        await self._processes.stop(["gateway"], ["tasks", "web", "xds", "fleet"])
+        await self._processes.stop(["gateway"], ["ipp", "tasks", "web", "xds", "fleet"])
         await self.session.close()
 
     async def hold(self, *names: str) -> None:
@@ -148,6 +149,12 @@ class Machine:
         if self.gateway is None:
             self._say(f"there is no Gateway {GATEWAY}, so there is no Envoy; apply one and start again")
             return
+        processor = self.gateway.processor
+        if processor is not None:
+            self.layout.processor.parent.mkdir(parents=True, exist_ok=True)
+            await self._launch("ipp", *processor_command(self.layout, self.gateway, processor))
+            ready = self._processes.until(lambda: processor.answers(self.session), "ipp")
+            await self._processes.step("payload processor", ready)
         await self._launch("gateway", *command(self.layout, self.gateway))
 
     async def _carries(self) -> bool:
@@ -162,6 +169,7 @@ class Machine:
         found = await set_up(self.layout, known.token if known else "")
         self.api.token = found.token
         write_for_owner(self.layout.worker_token, found.worker_token)
+        write_for_owner(self.layout.processor_token, found.processor_token)
         self.once = Once(found.administrator, found.password, {})
         profile.write(self.layout.profile, Profile(self.layout.web, self.api.token))
 

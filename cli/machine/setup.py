@@ -1,9 +1,10 @@
 """Makes the control plane's database ready, as a process of its own: `python -m cli.machine.setup`.
 
 It reads the token that commands of this machine have had from stdin, and writes one JSON object: a token
-that holds, another one for the Envoy of this run, and on a fresh database the administrator's password.
-They go to the process that asks and nowhere else. A fresh database is noted in the file named on the command
-line before there is an administrator, so that what it begins with is applied however the first start ends.
+that holds, others for the Envoy and the payload processor of this run, and on a fresh database the
+administrator's password. They go to the process that asks and nowhere else. A fresh database is noted in the
+file named on the command line before there is an administrator, so that what it begins with is applied
+however the first start ends.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cli.machine.gateway import GATEWAY
+from cli.machine.gateway import GATEWAY, PROCESSOR
 
 if TYPE_CHECKING:
     from controlplane.core.models import User
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 ADMINISTRATOR: Final = "admin"
 WORKERS: Final = "this-machine-workers"
-"""Envoy of this machine."""
+"""Envoy and the payload processor of this machine."""
 TOKEN: Final = "this-machine"  # noqa: S105 - the token's name
+PROCESSOR_TOKEN: Final = "this-machine-processor"  # noqa: S105 - the token's name
 
 
 def main(seeds: Path) -> int:
@@ -44,9 +46,14 @@ def main(seeds: Path) -> int:
         users.change(users.SYSTEM, ADMINISTRATOR, active=True)
         password = passwords.draw(users.SYSTEM, ADMINISTRATOR)
     name, token = token_that_holds(sys.stdin.read().strip())
-    gateway = Binding(BoundTo.GATEWAY, GATEWAY)
-    worker = another_token(users.put(users.SYSTEM, WORKERS, Role.WORKER), gateway)
-    found = {"administrator": name, "password": password, "token": token, "worker_token": worker}
+    workers = users.put(users.SYSTEM, WORKERS, Role.WORKER)
+    found = {
+        "administrator": name,
+        "password": password,
+        "token": token,
+        "worker_token": another_token(workers, Binding(BoundTo.GATEWAY, GATEWAY)),
+        "processor_token": another_token(workers, Binding(BoundTo.PROCESSOR, PROCESSOR), PROCESSOR_TOKEN),
+    }
     json.dump(found, sys.stdout)
     return 0
 
@@ -72,14 +79,14 @@ def token_that_holds(given: str) -> tuple[str, str]:
     return user.username, another_token(user)
 
 
-def another_token(user: "User", binding: "Binding | None" = None) -> str:
+def another_token(user: "User", binding: "Binding | None" = None, name: str = TOKEN) -> str:
     """A new token of this machine in place of the one before."""
     from controlplane.core import tokens, users
     from controlplane.core.errors import MissingError
 
     with contextlib.suppress(MissingError):
-        tokens.revoke(users.SYSTEM, user, TOKEN)
-    return tokens.issue(users.SYSTEM, user, TOKEN, binding=binding).text
+        tokens.revoke(users.SYSTEM, user, name)
+    return tokens.issue(users.SYSTEM, user, name, binding=binding).text
 
 
 def run() -> int:

@@ -17,11 +17,11 @@ from simulator.headers import BODY_BYTES, BODY_SHA256, POD, RECEIVED_HEADERS
 CHAT = "/v1/chat/completions"
 MIB = 1024 * 1024
 
-BODY_SIZES = (0, 1, 62_000, 62_001, 65_536, 4 * MIB - 1, 4 * MIB + 1, 5_000_000, 10 * MIB)
-"""Around the sizes where chunks, gRPC messages and buffers end."""
+BODY_SIZES = (0, 2, 62_000, 62_001, 65_536, 4 * MIB - 1, 4 * MIB + 1, 5_000_000, 10 * MIB)
+"""Around the sizes where chunks, gRPC messages and buffers end; the smallest are nothing and an empty object."""
 
 UNPARSED = "/unparsed"
-"""A path no parser knows: the picker passes any body on, and the model server answers 404."""
+"""A path no parser knows: such a body is passed on, and the model server answers 404."""
 
 
 async def models_listed(context: Context) -> str:
@@ -78,7 +78,7 @@ async def bodies_unchanged(context: Context) -> str:
     model = context.pools[0].models[0]
     for size in BODY_SIZES:
         path, body, status = (
-            (CHAT, sized_body(model, size), 200) if size > 1 else (UNPARSED, b"x" * size, 404)
+            (CHAT, sized_body(model, size), 200) if size > 2 else (UNPARSED, b"{}"[:size], 404)
         )
         answer = await context.post(path, body, x_echo_digest="1")
         same(f"{size} bytes: status", answer.status, status)

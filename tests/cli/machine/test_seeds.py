@@ -76,4 +76,6 @@ def test_the_shipped_examples_hold_what_the_guides_speak_of():
         ("Tenant", "nightly"),
         ("VirtualKey", "notebook"),
         ("VirtualKey", "nightly-eval"),
+        ("PayloadProcessorConfig", "default"),
+        ("GuardrailPolicy", "privacy"),
     ]
