@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from typing import Any
@@ -13,6 +14,8 @@ from dataplane.config.guardrails import GuardrailPolicySpec
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError, RequestError
 from dataplane.extproc.events import EndBody
+from dataplane.extproc.exchange import HttpRequest
+from dataplane.headers import Headers
 from ipp.policies import PolicyHolder
 from tests.support.processors import Rig, one_profile
 
@@ -78,6 +81,17 @@ def test_a_blocked_request_ends_with_the_stable_code_and_the_public_message() ->
     assert rig.counted("pointsman_ipp_guardrail_verdicts_total", **labels) == 1
     assert rig.counted("pointsman_ipp_requests_rejected_total", code="Guardrail") == 1
     assert rig.counted("ipp_success_total") == 0
+
+
+async def test_a_large_body_is_looked_at_beside_the_event_loop() -> None:
+    rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
+    for text, is_refused in (("x" * 300_000, False), ("forbidden " + "x" * 300_000, True)):
+        exchange = rig.handler.open()
+        later: asyncio.Queue[Any] = asyncio.Queue()
+        request = HttpRequest(Headers.of([]), json.dumps(chat(text)).encode(), None)
+        assert exchange.on_request(request, later.put_nowait) is None
+        found = await asyncio.wait_for(later.get(), 20)
+        assert isinstance(found, RequestError) is is_refused
 
 
 def test_a_harmless_request_keeps_its_bytes_and_is_not_compressed_on_its_way_back() -> None:

@@ -18,7 +18,7 @@ CHAT = "/v1/chat/completions"
 MIB = 1024 * 1024
 
 BODY_SIZES = (0, 2, 62_000, 62_001, 65_536, 4 * MIB - 1, 4 * MIB + 1, 5_000_000, 10 * MIB)
-"""Around the sizes where chunks, gRPC messages and buffers end; the smallest are nothing and an empty object."""
+"""Around the sizes where chunks, gRPC messages and buffers end; the smallest are nothing and ``{}``."""
 
 UNPARSED = "/unparsed"
 """A path no parser knows: such a body is passed on, and the model server answers 404."""

@@ -7,6 +7,7 @@ policy holds for it is refused, so nothing passes unseen; without a policy nothi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from time import perf_counter
@@ -28,6 +29,10 @@ from ipp.interfaces.message import RequestMessage, ResponseMessage
 from ipp.policies import PoolPlace
 
 MAX_POOLS: Final = 10_000
+ASIDE_BYTES: Final = 256 << 10
+"""Larger bodies are looked at in a thread: what costs milliseconds there would keep every other request."""
+MAX_ASIDE: Final = 4
+"""Threads that do so at a time."""
 
 
 class GuardrailsParams(PluginParams, frozen=True, kw_only=True):
@@ -75,6 +80,7 @@ class Guardrails:
         self._policies = handle.policies
         self._verdicts = handle.verdicts
         self.pools = params.pools
+        self._room = asyncio.Semaphore(MAX_ASIDE)
 
     async def start(self) -> None:
         """Make the pools of the parameters known."""
@@ -95,18 +101,27 @@ class Guardrails:
             return None
         if policy.needs_response or policy.needs_stream:
             request.remove_header(ACCEPT_ENCODING)
+        if len(request.body) > ASIDE_BYTES or policy.asked["request"]:
+            return self._check_aside(request, policy, model)
+        self._settle(request, policy, self._check(request, policy), model)
+        return None
+
+    def _check(self, request: RequestMessage, policy: CompiledPolicy) -> Outcome:
         started = perf_counter()
         outcome = policy.check_request(request.body, Facts(path=request.headers.get(":path")))
         self._verdicts.took("request", perf_counter() - started)
-        if policy.asked["request"] and outcome.action != "block":
-            return self._ask(request, policy, outcome, model)
-        self._settle(request, policy, outcome, model)
-        return None
+        return outcome
 
-    async def _ask(
-        self, request: RequestMessage, policy: CompiledPolicy, outcome: Outcome, model: str
-    ) -> None:
-        self._settle(request, policy, await ask(policy, "request", outcome), model)
+    async def _check_aside(self, request: RequestMessage, policy: CompiledPolicy, model: str) -> None:
+        """Look at a large body beside the event loop, so that others need not wait; then ask who is asked."""
+        if len(request.body) > ASIDE_BYTES:
+            async with self._room:
+                outcome = await asyncio.to_thread(self._check, request, policy)
+        else:
+            outcome = self._check(request, policy)
+        if policy.asked["request"] and outcome.action != "block":
+            outcome = await ask(policy, "request", outcome)
+        self._settle(request, policy, outcome, model)
 
     def _settle(self, request: RequestMessage, policy: CompiledPolicy, outcome: Outcome, model: str) -> None:
         if outcome.verdicts:
