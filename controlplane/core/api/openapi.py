@@ -79,8 +79,24 @@ def page(item: Schema) -> Schema:
 
 
 def body(schema: Schema) -> dict[str, Any]:
-    """A request body, as JSON or YAML."""
-    return {"application/json": schema, "application/yaml": schema}
+    """A request body, as JSON or YAML. A field that may be left out may be null, which is the same."""
+    said = _with_nulls(schema)
+    return {"application/json": said, "application/yaml": said}
+
+
+def _with_nulls(schema: Schema) -> Schema:
+    """The shape of an object whose optional members may be null as well, at every depth."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return schema
+    required = schema.get("required", ())
+    found = {name: _with_nulls(each) for name, each in properties.items()}
+    return schema | {
+        "properties": {
+            name: each if name in required else {"anyOf": [each, {"type": "null"}]}
+            for name, each in found.items()
+        }
+    }
 
 
 def answers(good: dict[Any, Schema | None], *refusals: int) -> dict[Any, Any]:
