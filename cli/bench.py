@@ -15,12 +15,24 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from benchmarks import explain, extproc, extproc_report, routing, routing_report, schedule, scrape, study, xds
+from benchmarks import (
+    explain,
+    extproc,
+    extproc_report,
+    ipp,
+    routing,
+    routing_report,
+    schedule,
+    scrape,
+    study,
+    xds,
+)
 from benchmarks.children import BenchError
 from benchmarks.cpu import OtherProcesses
 from benchmarks.envoy_config import Mode
 from benchmarks.explain import ExplainOptions
 from benchmarks.extproc_plan import ExtProcOptions, Server
+from benchmarks.ipp import IppOptions
 from benchmarks.routing import Policy, RoutingOptions
 from benchmarks.schedule import ScheduleOptions
 from benchmarks.scrape import ScrapeOptions
@@ -46,6 +58,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_routing(measurements)
     add_schedule(measurements)
     add_explain(measurements)
+    add_ipp(measurements)
     add_scrape(measurements)
     add_study(measurements)
     add_xds(measurements)
@@ -202,6 +215,37 @@ def run_explain(arguments: argparse.Namespace) -> int:
     print(explain.render(result, judged=judged))
     complaints = explain.complaints(result)
     write_json(arguments.json, benchmark="explain", result=result, complaints=complaints)
+    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+
+
+def add_ipp(measurements: Subparsers) -> None:
+    """Add `bench ipp`."""
+    parser = measurements.add_parser(
+        "ipp",
+        help="what a payload processor and its guardrails cost",
+        description="Measure exchanges, one prompt and one stream in the processor, without any network.",
+    )
+    flag = flags_of(parser, IppOptions())
+    flag("body-bytes", at_least(256), "size of requests that no policy holds for")
+    flag("prompt-bytes", at_least(256), "size of the prompt that the policy is measured on")
+    flag("keywords", at_least(1), "words of the policy")
+    flag("patterns", at_least(1), "patterns of the policy")
+    flag("events", at_least(10), "events of the stream")
+    flag("rounds", at_least(4), "batches of each kind")
+    flag("seed", int, "same seed, same texts")
+    add_output(parser)
+    parser.set_defaults(run=guarded(run_ipp))
+
+
+def run_ipp(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write the figures."""
+    others = OtherProcesses()
+    result = ipp.run(options_of(IppOptions, arguments))
+    others_cores = others.cores()
+    judged = is_judged(arguments, others_cores)
+    print(ipp.render(result, judged=judged))
+    complaints = ipp.complaints(result)
+    write_json(arguments.json, benchmark="ipp", result=result, complaints=complaints)
     return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 

@@ -144,11 +144,14 @@ class ProcessorExchange:
         """All changes at once; routes are matched again on them."""
         metrics = self._metrics
         metrics.success.inc()
-        metrics.profiles.child(message.profile).inc()
+        if self._profile is not None:
+            self._profile.requests.inc()
         metrics.processing.observe(perf_counter() - self._started)
         self._sent = True
         for extractor in self._pipeline.extractors:
             extractor.request_sent(message)
+        if not (message.set_headers or message.removed_headers or message.is_body_changed):
+            return UNCHANGED
         if message.is_body_changed:
             for name in message.headers.present(BODY_DIGESTS):
                 message.remove_header(name)

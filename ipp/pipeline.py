@@ -16,7 +16,7 @@ from dataplane.config.epp_sections import PluginRef
 from dataplane.config.ipp import API_VERSION, KIND, PayloadProcessorConfig, ProcessorEntry, parse_ipp_config
 from dataplane.config.problems import ConfigErrors, raise_any
 from dataplane.errors import ConfigError
-from dataplane.observability.numbers import Histogram
+from dataplane.observability.numbers import Counter, Histogram
 from dataplane.plugin.instances import AnyPlugin, Instances
 from dataplane.plugin.registry import PluginRegistry
 from ipp.interfaces.handle import Handle
@@ -77,6 +77,8 @@ class Profile:
     name: str
     request: tuple[RequestStep, ...]
     response: tuple[ResponseStep, ...]
+    requests: Counter
+    """Those that it has processed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class _Builder:
                 profile.name,
                 self._profile_steps(f"profiles[{index}].plugins.request", profile.plugins.request),
                 self._response_steps(f"profiles[{index}].plugins.response", profile.plugins.response),
+                self._metrics.profiles.child(profile.name),
             )
             for index, profile in enumerate(config.profiles)
         }

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from django.urls import URLPattern, path
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,6 +16,7 @@ from controlplane.core.api import openapi
 from controlplane.core.api.resources import actor_of
 from controlplane.core.errors import InvalidError
 from controlplane.core.roles import Action, require
+from controlplane.policies import verdicts
 from controlplane.policies.models import GuardrailPolicy
 from controlplane.policies.services import POLICY
 from dataplane.config.decode import decode_struct
@@ -23,11 +24,14 @@ from dataplane.config.document_files import PlacedDocument
 from dataplane.config.guardrails import GuardrailPolicySpec
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError, did_you_mean
+from dataplane.verdicts import VerdictRecord
 from ipp.guardrails.trial import Trial, TrialResult, run_trial
 from ipp.policies import read_policy
 
 MAX_POLICIES: Final = 50
 """Documents that are tried at a time."""
+KNOWN: Final = ("limit", *verdicts.FILTERS)
+"""Of a question for verdicts."""
 
 
 class TrialBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -94,6 +98,51 @@ def _given(body: TrialBody, problems: list[ConfigError]) -> list[tuple[str, Guar
     return found
 
 
+class VerdictsView(APIView):
+    """What guardrails found lately, as processors tell it."""
+
+    @extend_schema(
+        operation_id="guardrails_verdicts",
+        tags=["guardrails"],
+        parameters=[
+            OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": verdicts.MOST}),
+            *(OpenApiParameter(name, str) for name in verdicts.FILTERS),
+        ],
+        responses=openapi.answers(
+            {
+                200: {
+                    "type": "object",
+                    "required": ["configured", "items"],
+                    "properties": {
+                        "configured": {"type": "boolean", "description": "whether a Valkey is named"},
+                        "items": {"type": "array", "items": shape_of(VerdictRecord)},
+                    },
+                }
+            },
+            422,
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        """The newest first; where something was and of which kind, never what."""
+        require(actor_of(request), Action.READ, POLICY)
+        query = request.query_params
+        problems = [
+            ConfigError(f"unknown parameter{did_you_mean(name, KNOWN)}", path=name)
+            for name in query
+            if name not in KNOWN
+        ]
+        text = query.get("limit", "100")
+        if not (text.isascii() and text.isdigit() and len(text) < 5 and 0 < int(text) <= verdicts.MOST):
+            problems.append(ConfigError(f"must be a number from 1 to {verdicts.MOST}", path="limit"))
+        if problems:
+            raise InvalidError.of(problems)
+        wanted = {name: query[name] for name in verdicts.FILTERS if name in query}
+        found = verdicts.newest(int(text), wanted)
+        items = [msgspec.to_builtins(each) for each in found or ()]
+        return Response({"configured": found is not None, "items": items})
+
+
 urlpatterns: Final[list[URLPattern]] = [
+    path("guardrails/verdicts", VerdictsView.as_view(), name="guardrails-verdicts"),
     path("guardrails/test", GuardrailTestView.as_view(), name="guardrails-test"),
 ]

@@ -77,6 +77,11 @@ class Policies:
         self._selections: dict[tuple[str, str, str], CompiledPolicy | None] = {}
         self._made: dict[tuple[int, ...], CompiledPolicy | None] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can hold, whatever the traffic."""
+        return not self._policies
+
     def select(self, tenant: str, model: str, pool: str) -> CompiledPolicy | None:
         """What holds for this traffic; None when nothing does. Unknown names are empty."""
         key = (tenant, model, pool)

@@ -71,6 +71,7 @@ TABLE: Final[dict[str, dict[str, set[Role]]]] = {
     "virtualkeys-revoke": {"post": CHANGERS},
     "virtualkeyuses": {"post": FOLLOWERS},
     "guardrails-test": {"post": PEOPLE},
+    "guardrails-verdicts": {"get": PEOPLE},
     "telemetry-pools": {"get": PEOPLE},
     "telemetry-pool": {"get": PEOPLE},
     "usage-records": {"get": PEOPLE},

@@ -95,6 +95,8 @@ class Guardrails:
         current = self._policies.current
         if current is None:
             raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
+        if current.is_empty:
+            return None
         model = request.model
         policy = current.select(request.tenant, model, self._policies.pools.pool_of(model))
         if policy is None:

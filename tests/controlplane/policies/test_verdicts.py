@@ -1,0 +1,87 @@
+"""From a guardrail's verdict in a processor over Valkey to the API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis
+
+from controlplane.core.roles import Role
+from dataplane.verdicts import FIELD, STREAM
+from ipp.guardrails.verdicts import Verdict
+from ipp.metrics import IppMetrics
+from ipp.verdict_log import VerdictLog
+from tests.support.controlplane import client
+
+pytestmark = pytest.mark.django_db
+
+
+def verdict(rule: str, **fields: Any) -> Verdict:
+    given = {"kind": "word 0", "stage": "request", "action": "block", **fields}
+    return Verdict(policy="house", rule=rule, type="keywords", **given)
+
+
+def told(query: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = client(Role.VIEWER).get(f"/api/v1/guardrails/verdicts{query}").json()
+    return found
+
+
+async def tell(url: str) -> None:
+    log = VerdictLog(IppMetrics(), "edge", url)
+    log.tell("r-1", "acme", "m", [verdict("birds", path="messages[0].content", start=2, end=9)])
+    log.tell("r-2", "other", "m", [verdict("fish", stage="stream"), verdict("birds")])
+    await log.stop()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_verdicts_are_told_newest_first_and_chosen_by_their_fields(valkey: str, settings: Any) -> None:
+    settings.VALKEY_URL = valkey
+    asyncio.run(tell(valkey))
+    with redis.Redis.from_url(valkey) as bus:
+        bus.xadd(STREAM, {FIELD: b"junk"})
+        bus.xadd(STREAM, {"other": b"junk"})
+    found = told()
+    assert found["configured"] is True
+    assert [(each["requestId"], each["rule"]) for each in found["items"]] == [
+        ("r-2", "birds"),
+        ("r-2", "fish"),
+        ("r-1", "birds"),
+    ]
+    oldest = found["items"][-1]
+    assert {key: oldest[key] for key in ("processor", "tenant", "model", "path", "start", "end")} == {
+        "processor": "edge",
+        "tenant": "acme",
+        "model": "m",
+        "path": "messages[0].content",
+        "start": 2,
+        "end": 9,
+    }
+    assert [each["requestId"] for each in told("?rule=birds&tenant=acme")["items"]] == ["r-1"]
+    assert [each["rule"] for each in told("?limit=1")["items"]] == ["birds"]
+
+
+def test_without_valkey_nothing_is_known_and_said_so(settings: Any) -> None:
+    settings.VALKEY_URL = ""
+    assert told() == {"configured": False, "items": []}
+
+
+@pytest.mark.parametrize(
+    ("query", "path"), [("?limit=0", "limit"), ("?limit=x", "limit"), ("?tenent=a", "tenent")]
+)
+def test_a_question_that_is_none_is_refused(query: str, path: str) -> None:
+    assert [detail["path"] for detail in told(query)["details"]] == [path]
+
+
+async def test_what_valkey_does_not_take_waits_up_to_a_cap_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ipp.verdict_log.MAX_WAITING", 2)
+    metrics = IppMetrics()
+    log = VerdictLog(metrics, "edge", "redis://127.0.0.1:1/0")
+    for number in range(3):
+        log.tell(f"r-{number}", "", "", [verdict("birds")])
+    page = "".join(metrics.numbers.expose())
+    assert "pointsman_ipp_guardrail_verdicts_dropped_total 1\n" in page
+    await log.stop()
