@@ -145,7 +145,7 @@ def with_django(run: Run, arguments: argparse.Namespace) -> int:
         for line in mistakes or [error.message]:
             sys.stderr.write(f"pointsman controlplane: error: {line}\n")
     except DatabaseError as error:
-        hint = "run 'pointsman controlplane init' first, and see DATABASE_URL"
+        hint = "run 'pointsman controlplane init' first, and see POINTSMAN_STATE and DATABASE_URL"
         sys.stderr.write(f"pointsman controlplane: error: the database refuses: {error}; {hint}\n")
     return FAILED
 

@@ -21,7 +21,8 @@ def introduction(machine: Machine) -> str:
     lines = [f"gateway: {gateway}", f"console and control plane: {layout.web}"]
     if once.password is None:
         lines.append(
-            f"  administrator {once.administrator} ('pointsman controlplane password' draws another password)"
+            f"  administrator {once.administrator} "
+            f"('pointsman controlplane password {once.administrator}' draws another password)"
         )
     lines += [
         *secrets(once),

@@ -17,6 +17,10 @@ from dataplane.processes.child import Child
 
 MAX_POOLS_SHOWN = 30
 AWAY = "the control plane does not answer; pools are shown as they were last known"
+SHUT_OUT = (
+    "this machine's token was taken back, so pools are shown as last known; the next start makes another"
+)
+UNAUTHORIZED = 401
 
 
 class ShownPool(NamedTuple):
@@ -34,15 +38,15 @@ class MachineView:
         self._reports: dict[str, dict[str, Any]] = {}
         self._before: list[PoolStatus] = []
         self._current: list[PoolStatus] = []
-        self._is_away = False
+        self._problem = ""
 
     async def look(self) -> None:
         """Ask the control plane what there is, and every picker how its pool is."""
         try:
             self._reports = await self._machine.reports()
-            self._is_away = False
-        except ApiError:
-            self._is_away = True
+            self._problem = ""
+        except ApiError as error:
+            self._problem = SHUT_OUT if error.status == UNAUTHORIZED else AWAY
         shown = dict(list(self._reports.items())[:MAX_POOLS_SHOWN])
         self._before, self._current = self._current, await asyncio.gather(*map(self._status, shown))
 
@@ -53,15 +57,15 @@ class MachineView:
 
     def lines(self) -> list[Line]:
         """The pools; what becomes of the parts is said when it happens."""
-        away = [Line("", AWAY, True)] if self._is_away else []
+        away = [Line("", self._problem, self._problem)] if self._problem else []
         return [*away, *map(pool_line, self._current)]
 
     def table(self) -> RenderableType:
         """Parts above pools."""
         restarts = {name: restarts_of(report) for name, report in self._reports.items()}
         pools = pools_table(self._current, self._before, restarts)
-        if self._is_away:
-            pools.caption = AWAY
+        if self._problem:
+            pools.caption = self._problem
         elif (beyond := len(self._reports) - len(self._current)) > 0:
             pools.caption = f"and {beyond} more"
         return Group(parts_table(self._machine.children), pools)

@@ -175,9 +175,10 @@ def _check_order(row: ConfigDocument, revision: ConfigRevision) -> None:
     is_retry = newest.stage == Stage.HALTED and newest.revision_id == revision.pk
     most = max(row.rollouts.values_list("revision__number", flat=True))
     if revision.number <= most and not is_retry:
+        is_older = revision.number < most
+        reason = f"is older than revision {most}, which was published" if is_older else "was published before"
         raise ConflictError(
-            f"revision {revision.number} was published before, or is older than revision {most}, which was; "
-            "roll back makes a new revision with an older content"
+            f"revision {revision.number} {reason}; rolling back makes a new revision with an older content"
         )
 
 

@@ -13,12 +13,19 @@ from typing import Any, Final, Literal
 import msgspec
 from django.db import transaction
 
-from controlplane.core.errors import Detail, InvalidError, MissingError, ServiceError
+from controlplane.core.errors import (
+    Detail,
+    ForbiddenError,
+    InvalidError,
+    MissingError,
+    ServiceError,
+    StaleError,
+)
 from controlplane.core.kinds import KINDS, Kinds, Service
 from controlplane.core.metadata import written_at
 from controlplane.core.references import Looked
 from controlplane.core.resources import Document
-from controlplane.core.roles import Actor
+from controlplane.core.roles import Action, Actor, require
 from controlplane.core.sets import Placed, placed
 from dataplane.errors import ConfigError, did_you_mean
 
@@ -61,7 +68,11 @@ class _RolledBack(Exception):
 
 
 def apply(actor: Actor, documents: Sequence[Any], *, dry_run: bool = False, kinds: Kinds = KINDS) -> Plan:
-    """Create or change every object the documents describe. ``InvalidError`` tells all that is wrong."""
+    """Create or change every object the documents describe. ``InvalidError`` tells all that is wrong.
+
+    ``ForbiddenError`` when the actor may not change one of them, ``StaleError`` when nothing else is wrong
+    than that objects have other versions than the documents are meant for.
+    """
     problems: list[ConfigError] = []
     found = list(islice(placed(documents, [each.kind for each in kinds.all()], problems), MAX_DOCUMENTS + 1))
     if len(found) > MAX_DOCUMENTS:
@@ -71,7 +82,11 @@ def apply(actor: Actor, documents: Sequence[Any], *, dry_run: bool = False, kind
     try:
         with transaction.atomic():
             details = [Detail(problem.path, problem.message) for problem in problems]
-            details += _try_all(actor, found, kinds, steps)
+            stale: list[StaleError] = []
+            details += _try_all(actor, found, kinds, steps, stale)
+            if stale and len(stale) == len(details):
+                stale[0].details = details
+                raise stale[0]
             if details:
                 raise InvalidError("nothing is applied; the mistakes are in details", details)
             warnings = list(islice(_warnings(found, steps, kinds), MAX_WARNINGS))
@@ -96,14 +111,20 @@ def _warnings(documents: Sequence[Placed], steps: Mapping[int, Step], kinds: Kin
                 yield Detail(f"{places[row.name]}.{part.path}", part.message)
 
 
-def _try_all(actor: Actor, documents: Sequence[Placed], kinds: Kinds, steps: dict[int, Step]) -> list[Detail]:
+def _try_all(
+    actor: Actor, documents: Sequence[Placed], kinds: Kinds, steps: dict[int, Step], stale: list[StaleError]
+) -> list[Detail]:
     details: list[Detail] = []
     seen: set[tuple[str, str]] = set()
     for index in _in_order(documents, kinds):
         place, document = documents[index]
         try:
             step = _try(actor, document, kinds)
+        except ForbiddenError:
+            raise  # nothing is told of a set to somebody who may not apply it
         except ServiceError as error:
+            if isinstance(error, StaleError):
+                stale.append(error)
             parts = error.details or [Detail("", error.message)]
             details.extend(
                 Detail(f"{place}.{part.path}" if part.path else place, part.message) for part in parts
@@ -147,6 +168,7 @@ def _try(actor: Actor, document: Any, kinds: Kinds) -> Step:
 
 
 def _do(actor: Actor, service: Service, document: Document) -> Step:
+    require(actor, Action.WRITE, service.kind)
     wanted = service.judge(document)
     try:
         found = service.get(actor, wanted.name)

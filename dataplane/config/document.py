@@ -21,6 +21,8 @@ from dataplane.errors import ConfigError
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 100_000
+MAX_READ_TWICE: Final = 64 << 10
+"""Longest text, in characters, that the slow parser reads; the largest would take it many seconds."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -140,8 +142,12 @@ def _compose(text: str) -> yaml.Node | None:
     if _FastLoader is not None:
         try:
             return yaml.compose(text, Loader=_FastLoader)
+        except yaml.MarkedYAMLError:
+            if len(text) > MAX_READ_TWICE:
+                raise
         except (yaml.YAMLError, UnicodeError):
-            pass  # the slow one finds the same mistake, or another one, and words it the way people know it
+            pass
+        # The slow one finds the same mistake, or another one, and words it the way people know it.
     return yaml.compose(text, Loader=_Loader)
 
 

@@ -6,8 +6,14 @@ The only module of the data plane that loads grpc, and loaded only by a process 
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from typing import Final, Self
+
+# grpc reads this once, when it is loaded. Its handlers around a fork start its threads again in the child of
+# a process that has a stream open, where they can crash before the child has become the other program. No
+# process that loads grpc goes on in Python after a fork, so nobody needs them.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import grpc
 import grpc.aio

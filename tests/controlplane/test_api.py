@@ -161,8 +161,8 @@ def test_a_list_costs_the_same_few_queries_however_long_it_is(plural: str) -> No
 
 
 MATRIX = {
-    Role.WORKER: {"list": 403, "create": 403, "apply": 422, "audit": 403},
-    Role.VIEWER: {"list": 200, "create": 403, "apply": 422, "audit": 403},
+    Role.WORKER: {"list": 403, "create": 403, "apply": 403, "audit": 403},
+    Role.VIEWER: {"list": 200, "create": 403, "apply": 403, "audit": 403},
     Role.OPERATOR: {"list": 200, "create": 201, "apply": 200, "audit": 200},
     Role.ADMIN: {"list": 200, "create": 201, "apply": 200, "audit": 200},
 }
@@ -224,3 +224,26 @@ def test_the_description_is_complete_and_warns_of_nothing() -> None:
 
 def test_migrations_are_those_of_the_models() -> None:
     call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+
+
+def test_pages_of_rows_of_one_value_show_each_row_once() -> None:
+    names = [f"same-{index}" for index in range(7)]
+    for name in names:
+        client().post(OBJECTIVES, objective(name), format="json")
+    InferenceObjective.objects.update(created_at="2026-01-01T00:00:00Z")
+    for order in ("created", "-created"):
+        with CaptureQueriesContext(connection) as captured:
+            pages = [client().get(f"{OBJECTIVES}?order={order}&limit=2&offset={at}") for at in (0, 2, 4, 6)]
+        found = [item["metadata"]["name"] for page in pages for item in page.json()["items"]]
+        assert found == (names if order == "created" else names[::-1])
+        column = '"created_at" DESC, "id" DESC' if order == "-created" else '"created_at" ASC, "id" ASC'
+        ordered = [query["sql"].split("ORDER BY ")[1] for query in captured if "ORDER BY" in query["sql"]]
+        assert any(sql.replace('"objectives_inferenceobjective".', "").startswith(column) for sql in ordered)
+
+
+@pytest.mark.parametrize("where", [OBJECTIVES, "/api/v1/apply", "/api/v1/users"])
+def test_a_key_that_is_repeated_is_refused_and_not_dropped(where: str) -> None:
+    body = b'{"name": "a", "spec": {"priority": 1, "priority": 2}}'
+    answer = client(Role.ADMIN).post(where, body, content_type="application/json")
+    assert code(answer) == (400, "bad_request")
+    assert "the key 'priority' occurs twice in one object; remove one" in answer.json()["message"]

@@ -163,9 +163,7 @@ def test_roles_and_revocation_hold_at_once(served: Command) -> None:
     admin = served.environment["POINTSMAN_TOKEN"]
     assert served.says("controlplane", "user", "ada", "--role", "viewer") == "ada is viewer\n"
     served.environment["POINTSMAN_TOKEN"] = served.says("controlplane", "token", "ada", "laptop").strip()
-    assert "write of InferenceObjective needs the role operator" in served.refusal(
-        "apply", "-", text=DOCUMENTS
-    )
+    assert "write of InferencePool needs the role operator" in served.refusal("apply", "-", text=DOCUMENTS)
     served.says("controlplane", "user", "ada", "--role", "operator")
     served.says("apply", "-", text=DOCUMENTS)
     served.says("controlplane", "token", "ada", "laptop", "--revoke")

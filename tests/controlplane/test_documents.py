@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.core.documents import Change, Step, apply, differences, export
-from controlplane.core.errors import InvalidError
+from controlplane.core.errors import ForbiddenError, InvalidError, StaleError
 from controlplane.core.models import AuditEntry
 from controlplane.objectives.models import InferenceObjective
 from tests.support.controlplane import OPERATOR, REWRITE, VIEWER, objective
@@ -65,9 +65,29 @@ def test_an_object_is_in_a_set_once() -> None:
 
 
 def test_roles_hold_for_sets() -> None:
-    assert refusal([objective()], VIEWER) == [
-        "documents[0]: write of InferenceObjective needs the role operator; viewer is viewer"
+    for documents in ([objective()], [objective(priority="low")]):
+        with pytest.raises(ForbiddenError) as caught:
+            apply(VIEWER, documents)
+        assert caught.value.message == "write of InferenceObjective needs the role operator; viewer is viewer"
+    assert not InferenceObjective.objects.exists()
+
+
+def test_a_set_that_is_only_too_late_is_refused_with_both_versions() -> None:
+    apply(OPERATOR, [objective(), objective("batch")])
+    late = [objective(version=7, priority=3), objective("batch", priority=4)]
+    with pytest.raises(StaleError) as caught:
+        apply(OPERATOR, late)
+    assert (caught.value.expected, caught.value.found) == (7, 1)
+    assert caught.value.current == objective(version=1)
+    assert [detail.path for detail in caught.value.details] == ["documents[0]"]
+    assert refusal([late[0], objective("other", priority="low")]) == [
+        (
+            "documents[0]: InferenceObjective interactive is at version 1, "
+            "and the change is meant for version 7; read it again and repeat the change"
+        ),
+        "documents[1].spec.priority: expected int, got str",
     ]
+    assert {row.version for row in InferenceObjective.objects.all()} == {1}
 
 
 def test_an_export_can_be_applied_and_then_changes_nothing() -> None:

@@ -45,11 +45,18 @@ def page(
         if name in query:
             value = query[name]
             rows = rows.none() if "\x00" in value else rows.filter(**{lookup: value})
-    if column is not None:
-        rows = rows.order_by(f"-{column}" if order.startswith("-") else column)
+    rows = _ordered(rows, column, descending=order.startswith("-"))
     found = list(rows[offset : offset + limit])
     total = offset + len(found) if found and len(found) < limit else rows.count()
     return {"items": [describe(row) for row in found], "total": total, "limit": limit, "offset": offset}
+
+
+def _ordered(rows: QuerySet[M], column: str | None, *, descending: bool) -> QuerySet[M]:
+    """Rows of one value have an order too, or a page would repeat rows of another and leave some out."""
+    sign = "-" if descending else ""
+    usual = rows.query.order_by or rows.model._meta.ordering or ()
+    columns = (f"{sign}{column}",) if column is not None else tuple(usual)
+    return rows.order_by(*columns, f"{sign}pk")
 
 
 def query_of(request: Request, *known: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
@@ -12,6 +12,9 @@ from rest_framework.parsers import BaseParser
 from dataplane.config.document import read_document
 from dataplane.config.documents import split_documents
 from dataplane.errors import ConfigError
+
+MAX_SHOWN: Final = 100
+"""Characters of a key that a refusal repeats."""
 
 
 class DocumentParser(BaseParser):
@@ -33,7 +36,7 @@ class DocumentParser(BaseParser):
         if "yaml" in (media_type or ""):
             return _yaml(text)
         try:
-            return json.loads(text, parse_constant=_no_constant)
+            return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             raise ParseError(f"the body is not JSON: {error}") from None
 
@@ -46,6 +49,16 @@ def _yaml(text: str) -> Any:
         if problems:
             raise ParseError(f"{document.place}: {problems[0]}")
     return found[0] if len(found) == 1 else found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Nothing of a body is dropped in silence, so a key that is repeated is refused."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:MAX_SHOWN]!r} occurs twice in one object; remove one")
+        found[key] = value
+    return found
 
 
 def _no_constant(text: str) -> Any:

@@ -84,7 +84,7 @@ class ApplyView(APIView):
         tags=["documents"],
         parameters=[OpenApiParameter("dry_run", {"type": "boolean"}, description="only plan")],
         request=openapi.body(_SET),
-        responses=openapi.answers({200: _PLAN}, 422),
+        responses=openapi.answers({200: _PLAN}, 412, 422),
     )
     def post(self, request: Request) -> Response:
         """Plan, and unless ``dry_run`` is true, do it."""

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cli.machine.api import ApiError
 from cli.machine.machine import is_fresh, troubles
-from cli.machine.view import AWAY, MachineView, restarts_of
+from cli.machine.view import AWAY, SHUT_OUT, MachineView, restarts_of
 from cli.terminal import Line
 
 REPORT: dict[str, Any] = {
@@ -27,6 +27,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.reported: dict[str, Any] | None = {"small": REPORT}
+        self.failure = ApiError("away")
         self.session = None
         self.children = {
             "web": SimpleNamespace(pid=12, restarts=0),
@@ -35,7 +36,7 @@ class Machine:
 
     async def reports(self) -> dict[str, Any]:
         if self.reported is None:
-            raise ApiError("away")
+            raise self.failure
         return self.reported
 
 
@@ -61,8 +62,11 @@ async def test_without_the_control_plane_the_last_known_pools_are_shown():
     await view.look()
     machine.reported = None
     await view.look()
-    assert view.lines()[0] == Line("", AWAY, True)
+    assert view.lines()[0] == Line("", AWAY, AWAY)
     assert ["small", "down", "0", "0", "0", "0", "-", "-", "3"] in drawn(view)
+    machine.failure = ApiError("the token is not known", 401)
+    await view.look()
+    assert view.lines()[0] == Line("", SHUT_OUT, SHUT_OUT)
     machine.reported = {}
     await view.look()
     assert view.lines() == []

@@ -150,6 +150,8 @@ def test_there_is_nothing_to_go_back_to_from_the_first_revision() -> None:
     rollouts.publish(OPERATOR, "standard", Wish())
     with pytest.raises(ConflictError, match="there is no revision before 1 that all workers ran"):
         rollouts.roll_back(OPERATOR, "standard")
+    with pytest.raises(ConflictError, match="revision 1 was published before; rolling back makes a new"):
+        rollouts.publish(OPERATOR, "standard", Wish())
     assert (newest().stage, active()) == (Stage.COMPLETE, 1)
 
 
@@ -158,7 +160,7 @@ def test_one_rollout_at_a_time_and_numbers_only_grow(running: str) -> None:
         rollouts.publish(OPERATOR, "standard", Wish())
     first = newest().pk
     rollouts.halt(OPERATOR, "standard")
-    with pytest.raises(ConflictError, match="revision 1 was published before"):
+    with pytest.raises(ConflictError, match="revision 1 is older than revision 2, which was published;"):
         rollouts.publish(OPERATOR, "standard", Wish(revision=1))
     assert rollouts.publish(OPERATOR, "standard", Wish(revision=2)).pk > first, (
         "a halted one can be tried again"

@@ -255,3 +255,19 @@ def test_integers_beyond_64_bits_are_floats(text: str, value: float):
     for written in (f"a: {text}", f'{{"a": {text}}}'):
         data, problems = read(written)
         assert (data["a"], type(data["a"]), problems) == (value, type(value), [])
+
+
+def test_a_large_text_with_a_mistake_is_not_read_by_the_slow_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    compose = yaml.compose
+
+    def noted(text: str, Loader: Any) -> Any:
+        asked.append((len(text), Loader.__name__))
+        return compose(text, Loader=Loader)
+
+    monkeypatch.setattr(yaml, "compose", noted)
+    for text in ("[a" + ",a" * 10, "[a" + ",a" * 40_000):
+        problems: list[ConfigError] = []
+        assert read_document(text, problems) is None
+        assert ": line " in f": {problems[0]}"
+    assert asked == [(22, "_FastLoader"), (22, "_Loader"), (80_002, "_FastLoader")]
