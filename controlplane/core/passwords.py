@@ -14,6 +14,7 @@ from django.db import transaction
 
 from controlplane.core import audit, throttle, users
 from controlplane.core.errors import ForbiddenError, InvalidError
+from controlplane.core.resources import is_storable
 from controlplane.core.roles import Action, Actor, Role, require
 from dataplane.errors import ConfigError
 
@@ -41,6 +42,8 @@ def _put(actor: Actor, username: str, password: str) -> None:
     problems = []
     if user.role == Role.WORKER:
         problems.append("workers do not log in; give them a token")
+    elif not is_storable(password):
+        problems.append("This password holds what is no text: a NUL or half a character.")
     elif len(password) > MAX_CHARACTERS:
         problems.append(f"This password is longer than {MAX_CHARACTERS} characters.")
     else:

@@ -153,6 +153,8 @@ def _convert(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any
         if at := _AT.search(text):
             path, text = path + at[1], text[: at.start()]
         return _wrong(text.replace("`", "").replace("Expected", "expected", 1), path, problems)
+    except UnicodeEncodeError:  # JSON can say it, and msgspec compares by UTF-8
+        return _wrong("holds what is no text: half a character", path, problems)
     if isinstance(found, float) and not math.isfinite(found) and hint is not Any:
         return _wrong("must be a finite number", path, problems)
     return found

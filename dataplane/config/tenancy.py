@@ -130,10 +130,16 @@ class TenantSpec(_Section, frozen=True, kw_only=True):
         _check_zone(self.time_zone)
 
 
+NO_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
+"""Names in the time zone database that mean another zone on each machine, or none."""
+
+
 def _check_zone(name: str) -> None:
     if name == UTC:
         return  # known without the time zone database, which a small machine lacks
     try:
+        if name in NO_ZONES:
+            raise ValueError(name)
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         message = "is no time zone known here; use a name such as UTC or Europe/Berlin"

@@ -12,11 +12,22 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from controlplane.core import users
 from controlplane.core.kinds import KINDS
 from controlplane.core.models import AuditEntry
 from controlplane.core.roles import Role
 from controlplane.objectives.models import InferenceObjective
-from tests.support.controlplane import EXAMPLES, OPERATOR, POOL, REWRITE, client, example, objective, prepare
+from tests.support.controlplane import (
+    ADMIN,
+    EXAMPLES,
+    OPERATOR,
+    POOL,
+    REWRITE,
+    client,
+    example,
+    objective,
+    prepare,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -247,3 +258,21 @@ def test_a_key_that_is_repeated_is_refused_and_not_dropped(where: str) -> None:
     answer = client(Role.ADMIN).post(where, body, content_type="application/json")
     assert code(answer) == (400, "bad_request")
     assert "the key 'priority' occurs twice in one object; remove one" in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("where", "body", "path", "word"),
+    [
+        ("/api/v1/users", b'{"name": "ada", "role": "\\ud800"}', "role", "half a character"),
+        (OBJECTIVES, b'{"\\ud800": 1}', "\ud800", "is no field"),
+        ("/api/v1/users/ada/password", b'{"password": "long enough \\ud800"}', "password", "no text"),
+        ("/api/v1/users/ada/password", b'{"password": "long enough \\u0000"}', "password", "no text"),
+    ],
+)
+def test_half_a_character_is_refused_and_may_be_repeated(
+    where: str, body: bytes, path: str, word: str
+) -> None:
+    users.put(ADMIN, "ada", Role.VIEWER)
+    answer = client(Role.ADMIN).post(where, body, content_type="application/json")
+    assert code(answer) == (422, "invalid")
+    assert any(part["path"] == path and word in part["message"] for part in answer.json()["details"])

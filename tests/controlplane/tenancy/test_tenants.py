@@ -72,6 +72,7 @@ def test_an_exported_tenant_applied_again_changes_nothing() -> None:
             "spec.budgets[0].alertAtPercent: must be 1 to 8 different percentages, the lowest first",
         ),
         ({"timeZone": "Mars/Olympus"}, "spec.timeZone: is no time zone known here"),
+        ({"timeZone": "localtime"}, "spec.timeZone: is no time zone known here"),
         ({"timeZone": "../../etc/passwd"}, "spec.timeZone: is no time zone known here"),
         ({"requestsPerMinute": 5}, "spec.requestsPerMinute: unknown field"),
     ],
