@@ -177,13 +177,18 @@ def add_schedule(measurements: Subparsers) -> None:
 
 def run_schedule(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
+    return judged_run(arguments, "schedule", schedule, ScheduleOptions)
+
+
+def judged_run(arguments: argparse.Namespace, name: str, benchmark: Any, options: type[Any]) -> int:
+    """Measure, print the table, write the figures; the exit code says whether all is as promised."""
     others = OtherProcesses()
-    result = schedule.run(options_of(ScheduleOptions, arguments))
+    result = benchmark.run(options_of(options, arguments))
     others_cores = others.cores()
     judged = is_judged(arguments, others_cores)
-    print(schedule.render(result, judged=judged))
-    complaints = schedule.complaints(result)
-    write_json(arguments.json, benchmark="schedule", result=result, complaints=complaints)
+    print(benchmark.render(result, judged=judged))
+    complaints = benchmark.complaints(result)
+    write_json(arguments.json, benchmark=name, result=result, complaints=complaints)
     return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
@@ -208,14 +213,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
     if arguments.share > 1:
         raise BenchError(f"--share {arguments.share:g} is more than 1")
-    others = OtherProcesses()
-    result = explain.run(options_of(ExplainOptions, arguments))
-    others_cores = others.cores()
-    judged = is_judged(arguments, others_cores)
-    print(explain.render(result, judged=judged))
-    complaints = explain.complaints(result)
-    write_json(arguments.json, benchmark="explain", result=result, complaints=complaints)
-    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+    return judged_run(arguments, "explain", explain, ExplainOptions)
 
 
 def add_ipp(measurements: Subparsers) -> None:
@@ -239,14 +237,7 @@ def add_ipp(measurements: Subparsers) -> None:
 
 def run_ipp(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
-    others = OtherProcesses()
-    result = ipp.run(options_of(IppOptions, arguments))
-    others_cores = others.cores()
-    judged = is_judged(arguments, others_cores)
-    print(ipp.render(result, judged=judged))
-    complaints = ipp.complaints(result)
-    write_json(arguments.json, benchmark="ipp", result=result, complaints=complaints)
-    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+    return judged_run(arguments, "ipp", ipp, IppOptions)
 
 
 def add_scrape(measurements: Subparsers) -> None:

@@ -1,113 +1,20 @@
-"""`pointsman ipp`: llm-d's flags to options, options to a running payload processor.
+"""`pointsman ipp`: runs a payload processor, judges its configurations, and describes them."""
 
-The flags follow Go's rules, so they are read by `ipp.options`; the parser that argparse wants is given the
-same table for its help, and hands every word on as it came.
-"""
-
-import argparse
-import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
-
-from cli.arguments import Parser, Subparsers
-from cli.go_flags import Action, add_flags
-from cli.plugin_registries import add_external_plugins, registry_of
-from dataplane.errors import ConfigError
+from cli.plugin_process import PluginProcess
 from ipp.options import FLAGS, parse_args
 
-if TYPE_CHECKING:
-    from dataplane.plugin.registry import PluginRegistry
-
-DESCRIPTION = """Run a payload processor: an ext_proc service before routing that reads and checks requests
+PROCESSOR = PluginProcess(
+    package="ipp",
+    help="run a payload processor",
+    description="""Run a payload processor: an ext_proc service before routing that reads and checks requests
 and answers, and names the pool that serves a request's model.
 
-Flags and configuration files are those of llm-d's processor."""
-
-
-def add_parser(subparsers: Subparsers) -> None:
-    """Add the parser of `pointsman ipp`."""
-    parser = subparsers.add_parser("ipp", help="run a payload processor", description=DESCRIPTION)
-    parser.epilog = (
-        "'pointsman ipp validate FILE...' checks configurations without running anything; "
-        "'pointsman ipp schema' prints their JSON schema."
-    )
-    add_flags(parser, FLAGS, ACTIONS, run)
-
-
-def validate_parser() -> Parser:
-    """Arguments of `pointsman ipp validate`."""
-    parser = Parser(
-        prog="pointsman ipp validate",
-        description="Check files as a start would, all mistakes at once; open nothing. A file is a "
-        "PayloadProcessorConfig, or holds guardrail policies, or lists models.",
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON, or a folder of policies")
-    parser.add_argument("--show-defaults", action="store_true", help="print what each file comes to")
-    parser.add_argument(
-        "--allow-experimental-plugins", action="store_true", help="accept plugins of Alpha stability"
-    )
-    add_external_plugins(parser)
-    return parser
-
-
-def schema_parser() -> Parser:
-    """Arguments of `pointsman ipp schema`."""
-    parser = Parser(
-        prog="pointsman ipp schema",
-        description="Print the JSON Schema of a PayloadProcessorConfig with the parameters of every plugin.",
-    )
-    add_external_plugins(parser)
-    return parser
-
-
-def _registry(args: argparse.Namespace) -> "PluginRegistry | None":
-    from ipp.registry import plugin_registry
-
-    return registry_of(args, "ipp", plugin_registry)
-
-
-def run_validate(args: argparse.Namespace) -> int:
-    """Check the files; return 0 when all are accepted, 1 when not, 2 when an installed package is broken."""
-    from ipp.validate import validate  # the help needs none of what checking needs
-
-    registry = _registry(args)
-    if registry is None:
-        return 2
-    return validate(
-        args.files,
-        sys.stdout,
-        show_defaults=args.show_defaults,
-        allow_experimental=args.allow_experimental_plugins,
-        registry=registry,
-    )
-
-
-def run_schema(args: argparse.Namespace) -> int:
-    """Print the schema; return 0, or 2 when an installed package is broken."""
-    from ipp.config_schema import print_schema
-
-    registry = _registry(args)
-    if registry is None:
-        return 2
-    sys.stdout.write(print_schema(registry))
-    return 0
-
-
-ACTIONS: Final[Mapping[str, Action]] = {
-    "validate": (validate_parser, run_validate),
-    "schema": (schema_parser, run_schema),
-}
-"""What `pointsman ipp` does besides serving: arguments and function of each word."""
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the processor until SIGTERM; return its exit code, 2 when it was asked wrongly."""
-    words: Sequence[str] = args.words
-    try:
-        options = parse_args(words)
-    except ConfigError as error:
-        sys.stderr.write(f"pointsman ipp: error: {error}\nRun 'pointsman ipp --help' for what it takes.\n")
-        return 2
-    from ipp.app import run as serve  # the help needs none of what serving needs
-
-    return serve(options)
+Flags and configuration files are those of llm-d's processor.""",
+    flags=FLAGS,
+    parse_args=parse_args,
+    registry="ipp.registry",
+    config="a PayloadProcessorConfig",
+    others="holds guardrail policies, or lists models",
+    folder="policies",
+)
+add_parser = PROCESSOR.add_parser
