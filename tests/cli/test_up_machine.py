@@ -22,7 +22,7 @@ from cli.machine.smoke.runner import FIRST
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 COMMAND = [sys.executable, "-m", "cli.main"]
-PARTS = ["valkey", "web", "xds", "tasks", "fleet", "gateway"]
+PARTS = ["valkey", "web", "xds", "tasks", "fleet", "ipp", "gateway"]
 
 
 def environment(state: Path) -> dict[str, str]:

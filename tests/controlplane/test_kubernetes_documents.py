@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from controlplane.core.documents import apply, export
-from controlplane.core.errors import InvalidError
+from controlplane.core.errors import InvalidError, StaleError
 from controlplane.core.kinds import KINDS
 from controlplane.core.models import AuditEntry
 from tests.support.controlplane import (
@@ -293,7 +293,7 @@ def test_of_two_rewrites_the_older_one_stays_the_older_one() -> None:
 def test_the_version_of_this_server_counts_and_that_of_another_does_not() -> None:
     apply(OPERATOR, [objective()])
     stale = objective(priority=3, version=9)
-    with pytest.raises(InvalidError, match="mistakes are in details"):
+    with pytest.raises(StaleError, match="is at version 1, and the change is meant for version 9"):
         apply(OPERATOR, [stale])
     stale["metadata"]["uid"] = "2c5e7c0a"
     assert [step.action for step in apply(OPERATOR, [stale]).steps] == ["update"]

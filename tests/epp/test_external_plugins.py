@@ -102,7 +102,7 @@ def test_validate_and_schema_know_the_package(folder: Path, capsys: pytest.Captu
     assert main(["epp", "schema"]) == 0
     definition = json.loads(capsys.readouterr().out)["definitions"]["parameters.label-cost-scorer"]
     assert definition["properties"]["defaultCost"] == {
-        "type": "number",
+        "type": ["number", "null"],
         "exclusiveMinimum": 0,
         "description": "Cost of an endpoint whose label says none.",
         "default": 1.0,

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -221,7 +222,8 @@ async def test_while_nobody_hands_out_tokens_new_pools_wait_and_others_change_an
         await eventually(lambda: source.told["c"]["state"] == "failed")
         (problem,) = source.told["c"]["problems"]
         assert problem == "there is no token for its picker yet; the database has to be asked for one"
-        assert "no token for anybody; going on with 2 pools" in " ".join(said)
+        # The round that finds it out may have begun before the pool that goes was gone.
+        assert re.match(r"no token for anybody; going on with [23] pools$", said[0])
         source.hands_out = True
         await eventually(lambda: source.pid("c") is not None)
         assert said[-1] == "the database answers again"
