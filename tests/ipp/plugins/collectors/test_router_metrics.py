@@ -107,6 +107,7 @@ async def test_the_first_round_knows_the_models_whatever_the_order(tmp_path: Pat
     async with running(config) as rig, asyncio.timeout(10):
         while "a" not in loads(rig):  # noqa: ASYNC110 - the first round has no event
             await asyncio.sleep(0.01)
+        assert loads(rig)["a"]["queue_depth"] == 3
 
 
 async def test_a_model_that_vanishes_has_no_load(tmp_path: Path, base: str) -> None:
