@@ -118,10 +118,10 @@ def ledger(database: Path) -> list[str]:
 
 
 def telemetry(url: str) -> int:
-    """Requests of which the picker has told, whatever it told while Valkey was away."""
+    """Requests of which the picker has told; none until it has told of any, as Valkey was away and forgot."""
     with redis.Redis.from_url(url) as client:
         said = [msgspec.json.decode(fields[FIELD], type=Summary) for _, fields in client.xrange(STREAM)]
-    assert {(summary.pool, summary.endpoints_total) for summary in said} == {("pool", 2)}
+    assert {(summary.pool, summary.endpoints_total) for summary in said} <= {("pool", 2)}
     return sum(summary.requests for summary in said)
 
 
