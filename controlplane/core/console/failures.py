@@ -5,14 +5,38 @@ Pages are made without the request, so that they need neither database nor sessi
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Final
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
+from django.utils.deprecation import MiddlewareMixin
 
 from controlplane.core import requests
+from controlplane.database import is_away
+
+log = logging.getLogger(__name__)
 
 API: Final = "/api/"
+RETRY_S: Final = "5"
+AWAY: Final = "The database does not answer. Try again in a moment: loading this page again asks anew."
+
+
+class WithoutDatabase(MiddlewareMixin):
+    """Answers for views that cannot ask the database, whichever view it is."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """503 while it is away; None for a defect."""
+        return away(request, exception) if is_away(exception) else None
+
+
+def away(request: HttpRequest, error: BaseException) -> HttpResponse:
+    """Later."""
+    log.warning("the database cannot be asked: %s", error)
+    answer = _answer(request, 503, "unavailable", AWAY)
+    answer["Retry-After"] = RETRY_S
+    return answer
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -37,7 +61,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """A defect; the log has what happened."""
+    """A defect, of which the log has what happened; or the database went away beside the view."""
+    error = sys.exc_info()[1]
+    if error is not None and is_away(error):
+        return away(request, error)
     return _answer(request, 500, "internal", "the control plane failed; its log says why")
 
 
