@@ -135,18 +135,22 @@ def with_django(run: Run, arguments: argparse.Namespace) -> int:
         from django.db import DatabaseError
 
         from controlplane.core.errors import ServiceError
+        from controlplane.database import require_current
     except ConfigError as error:
         sys.stderr.write(f"pointsman controlplane: error: {error}\n")
         return FAILED
     try:
+        if run is not run_init:
+            require_current()
         return run(arguments)
+    except ConfigError as error:
+        sys.stderr.write(f"pointsman controlplane: error: {error}\n")
     except ServiceError as error:
         mistakes = [f"{detail.path}: {detail.message}" for detail in error.details]
         for line in mistakes or [error.message]:
             sys.stderr.write(f"pointsman controlplane: error: {line}\n")
     except DatabaseError as error:
-        hint = "run 'pointsman controlplane init' first, and see POINTSMAN_STATE and DATABASE_URL"
-        sys.stderr.write(f"pointsman controlplane: error: the database refuses: {error}; {hint}\n")
+        sys.stderr.write(f"pointsman controlplane: error: the database refuses: {error}\n")
     return FAILED
 
 

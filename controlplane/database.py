@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
+from pathlib import Path
 from typing import Any, Final
 
 import dj_database_url
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
 
 from dataplane.errors import ConfigError
 
 SQLITE: Final = "django.db.backends.sqlite3"
 POSTGRESQL: Final = "django.db.backends.postgresql"
+SQLITE_VENDOR: Final = "sqlite"
+IN_MEMORY: Final = (":memory:", "file:")
+"""How the names begin of SQLite's databases that are no files."""
 KEPT_S: Final = 60
 """How long a connection is used again."""
 
@@ -37,6 +42,8 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "tcp_user_timeout": 15_000,
     },
 }
+
+_INIT: Final = "run 'pointsman controlplane init' first, and see POINTSMAN_STATE and DATABASE_URL"
 
 
 def of_url(url: str, path: str) -> dict[str, Any]:
@@ -71,3 +78,32 @@ def is_away(error: BaseException) -> bool:
     if isinstance(cause, sqlite3.OperationalError):  # it says so of tables that are not there, too
         return cause.sqlite_errorname.startswith(_AWAY)
     return isinstance(error, OperationalError | InterfaceError)
+
+
+def require_current() -> None:
+    """``ConfigError`` unless the database has been made, and by no older release than this.
+
+    One that is away is let pass: what runs waits for it, and says so. A file of SQLite that is not there is
+    not made by looking.
+    """
+    file = Path(str(connection.settings_dict["NAME"]))
+    if connection.vendor == SQLITE_VENDOR and not str(file).startswith(IN_MEMORY):
+        if not file.parent.exists():  # a disk that is not mounted
+            return
+        if not file.exists():
+            raise ConfigError(f"there is no database yet at {file}; {_INIT}")
+    try:
+        executor = MigrationExecutor(connection)
+        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    except OperationalError as error:
+        if not is_away(error):
+            raise
+        return
+    finally:
+        connection.close()
+    if missing:
+        first = missing[0][0]
+        raise ConfigError(
+            f"the database lacks {len(missing)} changes of this release, from {first.app_label} {first.name} "
+            f"on; {_INIT}"
+        )

@@ -59,8 +59,28 @@ def test_the_first_start_makes_an_administrator_once(command: Command, tmp_path:
     assert (key.stat().st_mode & 0o777, (tmp_path / "state").stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def test_commands_without_a_database_say_what_to_do(command: Command) -> None:
+@pytest.mark.parametrize("served", [("serve",), ("serve-xds",), ("run-fleet",), ("user", "ada")])
+def test_a_database_of_an_older_release_is_refused(
+    command: Command, tmp_path: Path, served: tuple[str, ...]
+) -> None:
+    command.says("controlplane", "init")
+    file = tmp_path / "state" / "database.sqlite3"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("DELETE FROM django_migrations WHERE app = 'usage'")
+        before = [*connection.execute("SELECT app, name FROM django_migrations")]
+    refused = command.refusal("controlplane", *served)
+    assert re.fullmatch(
+        r"pointsman controlplane: error: the database lacks \d+ changes of this release, "
+        r"from usage 0001_initial on; run 'pointsman controlplane init' first, .*\n",
+        refused,
+    )
+    with closing(sqlite3.connect(file)) as connection:
+        assert [*connection.execute("SELECT app, name FROM django_migrations")] == before
+
+
+def test_commands_without_a_database_say_what_to_do(command: Command, tmp_path: Path) -> None:
     assert "run 'pointsman controlplane init' first" in command.refusal("controlplane", "user", "ada")
+    assert not (tmp_path / "state" / "database.sqlite3").exists()
     command.environment["POINTSMAN_SECRET_KEY"] = "short"
     assert command.refusal("controlplane", "init") == (
         "pointsman controlplane: error: POINTSMAN_SECRET_KEY: is shorter than 32 characters\n"
