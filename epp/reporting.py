@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import Any, Final
 
 from dataplane.extproc.events import MetadataValues
-from epp.interfaces.request import InferenceRequest, Usage
+from dataplane.payload.token_usage import Usage
+from epp.interfaces.request import InferenceRequest
 from epp.interfaces.request_control import ResponseReporter
 from epp.plugin_failures import PluginFailures
 from epp.scheduling.profile import PluginTimings, recorder

@@ -18,6 +18,8 @@ from dataplane.errors import InternalError, RequestError
 from dataplane.extproc.events import BodyTransform, EndBody, LaterBody, MetadataValues, Proceed
 from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
 from dataplane.headers import BODY_DIGESTS
+from dataplane.payload.openai_usage import UsageReader
+from dataplane.payload.usage_readers import usage_reader
 from ipp.interfaces.message import RequestMessage, ResponseMessage
 from ipp.metrics import IppMetrics
 from ipp.pipeline import Pipeline, Profile, RequestStep, ResponseStep
@@ -53,6 +55,7 @@ class ProcessorExchange:
         "_started",
         "_status",
         "_task",
+        "_usage",
         "needs_request_body",
         "observes_response_body",
     )
@@ -67,6 +70,7 @@ class ProcessorExchange:
         self._sent = False
         self._started = 0.0
         self._status = 0
+        self._usage: UsageReader | None = None
         self.needs_request_body = pipeline.needs_request_body
         self.observes_response_body = False
 
@@ -166,8 +170,8 @@ class ProcessorExchange:
         """Change the headers, and choose what the body passes through."""
         self._stop_waiting()
         request, profile = self._request, self._profile
-        if self._sent and self._pipeline.first_byte_extractors:
-            self._status, self.observes_response_body = response.status, True
+        if self._sent and request is not None and self._pipeline.extractors:
+            self._observe(request, response)
         steps: Sequence[ResponseStep] = (
             self._pipeline.after if profile is None else (*profile.response, *self._pipeline.after)
         )
@@ -192,12 +196,27 @@ class ProcessorExchange:
             transform=chained(transforms),
         )
 
+    def _observe(self, request: RequestMessage, response: HttpResponse) -> None:
+        """See to it that those learn of the body who have to."""
+        pipeline = self._pipeline
+        if pipeline.first_byte_extractors:
+            self._status, self.observes_response_body = response.status, True
+        if pipeline.usage_extractors and 200 <= response.status < 300:
+            is_stream = ResponseMessage(response).is_event_stream
+            self._usage = usage_reader(request.headers.get(":path"), streaming=is_stream)
+            self.observes_response_body = True
+
     def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
-        """Tell of the first byte; what needs more of the body transforms it."""
+        """Tell of the first byte, and look for usage; what needs more of the body transforms it."""
         if chunk and self.observes_response_body and self._request is not None:
-            self.observes_response_body = False
-            for extractor in self._pipeline.first_byte_extractors:
-                extractor.first_byte(self._request, self._status)
+            if self._status:
+                for extractor in self._pipeline.first_byte_extractors:
+                    extractor.first_byte(self._request, self._status)
+                self._status = 0
+            if self._usage is None:
+                self.observes_response_body = False
+            else:
+                self._usage.feed(chunk)
         return None
 
     def on_end(self, ending: Ending) -> None:
@@ -210,6 +229,10 @@ class ProcessorExchange:
             if step.observer is not None:
                 step.observer.exchange_ended(request, ending)
         if self._sent:
+            if self._usage is not None:
+                usage = self._usage.finish()
+                for each in self._pipeline.usage_extractors:
+                    each.answer_used(request, usage)
             for extractor in self._pipeline.extractors:
                 extractor.exchange_over(request, ending)
 

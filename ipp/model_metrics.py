@@ -17,6 +17,7 @@ class ModelMetrics:
     def __init__(self, numbers: MetricSet) -> None:
         self.models = LabelCap()
         """Folds names of models before they become labels."""
+        self._declare_use(numbers)
         self.ttft = numbers.histogram(
             "ipp_request_ttft_seconds",
             "Time from sending a request to the first byte of its answer's body.",
@@ -56,4 +57,26 @@ class ModelMetrics:
             "ipp_kv_cache_scrape_failures_total",
             "Questions to pools that came to nothing: dial, timeout, http_status, parse or request_build.",
             ("model", "reason"),
+        )
+
+    def _declare_use(self, numbers: MetricSet) -> None:
+        """What answers took and cost."""
+        self.cost = numbers.counter(
+            "pointsman_ipp_model_cost_dollars_total",
+            "What answers of a model have cost by the tokens they reported and its listed prices.",
+            ("model",),
+        )
+        self.costs_unknown = numbers.counter(
+            "pointsman_ipp_model_costs_unknown_total",
+            "Answers of which nobody can say what they cost: no usage was reported, or no price is listed.",
+        ).child()
+        attributed = ("tenant", "workload", "requested_model", "serving_model", "namespace")
+        self.inference_requests = numbers.counter(
+            "ipp_inference_request_total", "Requests that were answered.", attributed
+        )
+        self.prompt_tokens = numbers.counter(
+            "ipp_inference_prompt_tokens_total", "Tokens of prompts, as answers report them.", attributed
+        )
+        self.completion_tokens = numbers.counter(
+            "ipp_inference_completion_tokens_total", "Tokens of answers, as they report them.", attributed
         )

@@ -29,7 +29,7 @@ from ipp.interfaces.plugins import (
     ResponseProcessor,
     Running,
 )
-from ipp.interfaces.selection import DataSource, Extractor
+from ipp.interfaces.selection import DataSource, Extractor, UsageExtractor
 from ipp.metrics import IppMetrics
 from ipp.policies import PolicyHolder
 from ipp.verdict_log import VerdictLog
@@ -95,6 +95,8 @@ class Pipeline:
     """What learns from every exchange."""
     first_byte_extractors: tuple[Extractor, ...]
     """Those of them that have to see when an answer's body begins."""
+    usage_extractors: tuple[UsageExtractor, ...]
+    """Those of them that have to know how many tokens an answer took."""
     needs_request_body: bool
     owned_headers: frozenset[str]
     """Taken away from every request before plugins run: they say where it goes, which no client may."""
@@ -212,6 +214,9 @@ class _Builder:
             after=after,
             extractors=layer.extractors,
             first_byte_extractors=tuple(each for each in layer.extractors if each.needs_first_byte),
+            usage_extractors=tuple(
+                each for each in layer.extractors if isinstance(each, UsageExtractor) and each.needs_usage
+            ),
             needs_request_body=picker.needs_request_body
             or bool(layer.extractors)
             or any(step.plugin.needs_request_body for step in steps),

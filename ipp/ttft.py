@@ -17,6 +17,8 @@ REFRESH_S: Final = 1.0
 """How long a summary holds."""
 MEDIAN_BAND: Final = (0.4, 0.6)
 """Quantiles between which an observation belongs to the median, whose load is their mean."""
+QUARTER_BAND: Final = (0.15, 0.35)
+"""The same for the quicker quarter."""
 
 
 class Limits(NamedTuple):
@@ -49,6 +51,9 @@ class Summary(NamedTuple):
     """Seconds when nobody waits; 0 without observations."""
     median: float
     in_flight_at_median: float
+    quarter: float = 0.0
+    """Seconds below which the quickest quarter of the short window lies."""
+    in_flight_at_quarter: float = 0.0
 
     def predicted(self, in_flight: int) -> float:
         """Seconds that a request sent now may take, with so many others under way."""
@@ -103,11 +108,15 @@ class TtftWindow:
             return Summary(len(self._seen), 0, self._floor, 0.0, 0.0)
         recent.sort(key=lambda each: each.seconds)
         times = [each.seconds for each in recent]
-        low, high = (min(int(len(recent) * share), len(recent) - 1) for share in MEDIAN_BAND)
-        band = recent[low : high + 1]
-        floor = min(self._floor, _quantile(times, 0.1))
-        load = sum(each.in_flight for each in band) / len(band)
-        return Summary(len(self._seen), len(recent), floor, _quantile(times, 0.5), load)
+        return Summary(
+            len(self._seen),
+            len(recent),
+            min(self._floor, _quantile(times, 0.1)),
+            _quantile(times, 0.5),
+            _load(recent, MEDIAN_BAND),
+            _quantile(times, 0.25),
+            _load(recent, QUARTER_BAND),
+        )
 
 
 class TtftTable(Table):
@@ -128,6 +137,13 @@ class TtftTable(Table):
         if found is None and len(self.windows) < MAX_MODELS:
             found = self.windows[model] = TtftWindow(self.limits)
         return found
+
+
+def _load(rising: list[Observation], band: tuple[float, float]) -> float:
+    """What was under way on average when answers took as long as those between two quantiles."""
+    low, high = (min(int(len(rising) * share), len(rising) - 1) for share in band)
+    chosen = rising[low : high + 1]
+    return sum(each.in_flight for each in chosen) / len(chosen)
 
 
 def _quantile(rising: list[float], share: float) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from dataplane.headers import Headers
+from dataplane.payload.token_usage import Usage
 from dataplane.plugin.base import DataKey
 
 if TYPE_CHECKING:
@@ -139,15 +140,6 @@ class InferenceRequest:
     def put(self, key: DataKey[T], value: T) -> None:
         """Leave a value for consumers."""
         self.attributes[key] = value
-
-
-class Usage(msgspec.Struct):
-    """Token counts of a finished response as the model server reports them; None = not reported."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    cached_tokens: int | None = None
 
 
 class ResponseSummary(msgspec.Struct):

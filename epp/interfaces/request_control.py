@@ -10,9 +10,10 @@ import msgspec
 
 from dataplane.extproc.events import BodyTransform, Metadata
 from dataplane.headers import Headers
+from dataplane.payload.token_usage import Usage
 from dataplane.plugin.base import DataKey, TypedName
 from epp.interfaces.endpoint import Candidates, Endpoint
-from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary, Usage
+from epp.interfaces.request import InferenceRequest, ParsedBody, ResponseSummary
 from epp.interfaces.scheduling import SchedulingResult
 
 

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 
+from dataplane.payload.token_usage import Usage
 from dataplane.plugin.base import DataKey, PluginParams, TypedName
 from dataplane.plugin.state import MAX_DUMPED, listing
 from epp.interfaces.attributes import (
@@ -35,7 +36,7 @@ from epp.interfaces.attributes import (
 )
 from epp.interfaces.endpoint import Candidates, Endpoint
 from epp.interfaces.handle import Handle
-from epp.interfaces.request import InferenceRequest, ResponseSummary, Usage
+from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.interfaces.scheduling import SchedulingResult
 from epp.kvcache.approximate_index import ApproximateIndex, Touch
 from epp.kvcache.block_hash import BYTES_PER_TOKEN, block_keys, chain_seed

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from epp.interfaces.request import Usage
-from epp.plugins.openai_usage import UsageReader
+from dataplane.payload.openai_usage import UsageReader
+from dataplane.payload.token_usage import Usage
 
 MAX_ANSWERS: Final = 1024
 """Answers of one response that are told apart; the counts of further ones are left out."""

@@ -11,13 +11,14 @@ from typing import Final
 
 import msgspec
 
-from epp.interfaces.request import ParsedBody, Usage
+from dataplane.payload.anthropic_usage import AnthropicUsageReader
+from dataplane.payload.openai_usage import UsageReader
+from dataplane.payload.token_usage import Usage
+from epp.interfaces.request import ParsedBody
 from epp.plugins.anthropic_body import parse_unnamed_messages
-from epp.plugins.anthropic_usage import AnthropicUsageReader
 from epp.plugins.grpc_frames import FRAME_HEADER_BYTES, FrameReader, check_single_frame, invalid
 from epp.plugins.json_body import NOTHING, decode
 from epp.plugins.openai_api import parse_unnamed_chat, parse_unnamed_completion
-from epp.plugins.openai_usage import UsageReader
 from epp.plugins.protobuf_wire import BYTES, WireError, fields
 
 _HTTP_BODY: Final = 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from epp.interfaces.request import Usage
+from dataplane.payload.token_usage import Usage
 from epp.plugins.grpc_frames import FrameReader
 from epp.plugins.protobuf_wire import BYTES, VARINT, WireError, fields
 

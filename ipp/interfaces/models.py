@@ -67,12 +67,14 @@ class ModelList(Table):
 class Load:
     """What one model has to do at the moment."""
 
-    __slots__ = ("requests", "tokens")
+    __slots__ = ("requests", "tokens", "unbounded")
 
     def __init__(self) -> None:
         self.requests = 0
         self.tokens = 0
         """The most that the answers of these requests may come to, as far as the requests say."""
+        self.unbounded = 0
+        """Those of them that do not say."""
 
 
 class ModelLoads(Table):
@@ -90,7 +92,7 @@ class ModelLoads(Table):
         return 0 if found is None else found.requests
 
     def begin(self, model: str, tokens: int) -> bool:
-        """A request goes out. False when too many models are counted already."""
+        """A request goes out; ``tokens`` 0 = it does not say. False when too many models are counted."""
         load = self.by_model.get(model)
         if load is None:
             if len(self.by_model) >= MAX_MODELS:
@@ -98,6 +100,7 @@ class ModelLoads(Table):
             load = self.by_model[model] = Load()
         load.requests += 1
         load.tokens += tokens
+        load.unbounded += tokens == 0
         return True
 
     def end(self, model: str, tokens: int) -> None:
@@ -105,6 +108,7 @@ class ModelLoads(Table):
         load = self.by_model[model]
         load.requests -= 1
         load.tokens -= tokens
+        load.unbounded -= tokens == 0
         if load.requests == 0:
             del self.by_model[model]
 

@@ -12,9 +12,10 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from dataplane.errors import RequestError
 from dataplane.extproc.exchange import Ending
+from dataplane.payload.token_usage import Usage
 from dataplane.plugin.base import TypedName
 from ipp.interfaces.message import RequestMessage
-from ipp.interfaces.models import ServedModel
+from ipp.interfaces.models import ServedModel, Table
 from ipp.interfaces.plugins import RequestProcessor
 
 
@@ -94,6 +95,25 @@ class Extractor(Protocol):
 
 
 @runtime_checkable
+class UsageExtractor(Protocol):
+    """An extractor that learns how many tokens answers take as well."""
+
+    name: TypedName
+
+    @property
+    def needs_usage(self) -> bool:
+        """Whether it is to be told; read once, when the configuration is built."""
+        ...
+
+    def answer_used(self, request: RequestMessage, usage: Usage | None) -> None:
+        """The exchange of an answer of status 200 to 299 is over; None = it did not say what it took.
+
+        Called before ``exchange_over``.
+        """
+        ...
+
+
+@runtime_checkable
 class Collector(Protocol):
     """Asks others again and again, from ``start`` to ``close``."""
 
@@ -115,8 +135,32 @@ class DataSource(Protocol):
         ...
 
 
+class Scored(NamedTuple):
+    """How one selection came about."""
+
+    candidates: Sequence[str]
+    """Models that the filters have left."""
+    scores: Sequence[tuple[str, float, Sequence[float]]]
+    """Of each scorer its name, its weight and a score for each of them."""
+    totals: Sequence[float]
+
+
+class ScoreTrace(Table):
+    """Whether anybody wants to know how selections come about; they are in a request's state then."""
+
+    what = "how selections come about"
+    provider = "scoring-debug-headers"
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+
+
 class Selected:
     """Key of a request's state under which its selected model is."""
+
+
+class AskedFor:
+    """Key of a request's state under which the model is that the client named, where another was selected."""
 
 
 def serving_model(request: RequestMessage) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dataplane.payload.token_usage import Usage
 from dataplane.plugin.base import TypedName
-from epp.interfaces.request import InferenceRequest, Usage
+from epp.interfaces.request import InferenceRequest
 from epp.metrics import EppMetrics
 from epp.plugin_failures import LOG_INTERVAL_S, PluginFailures
 from epp.reporting import ResponseReporting

@@ -10,7 +10,8 @@ import pytest
 
 from dataplane.errors import BadRequestError
 from dataplane.headers import Headers
-from epp.interfaces.request import ParsedBody, Usage
+from dataplane.payload.token_usage import Usage
+from epp.interfaces.request import ParsedBody
 from epp.interfaces.request_control import ResponseReader
 from tests.support.pool import make_plugin
 

@@ -11,11 +11,11 @@ from typing import ClassVar, Final
 
 from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
+from dataplane.payload.anthropic_usage import AnthropicUsageReader
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import ParsedBody
 from epp.plugins.anthropic_body import parse_count, parse_messages
-from epp.plugins.anthropic_usage import AnthropicUsageReader
 from epp.plugins.model_rewriting import restoring, with_model
 
 _MODEL_PATHS: Final = (("model",), ("message", "model"))

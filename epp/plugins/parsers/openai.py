@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
+from dataplane.payload.openai_usage import UsageReader
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import ParsedBody
@@ -25,7 +26,6 @@ from epp.plugins.openai_api import (
     parse_image,
     parse_responses,
 )
-from epp.plugins.openai_usage import UsageReader
 
 MAX_REMEMBERED_PATHS: Final = 256
 """Paths whose API is remembered; the memory starts over beyond."""

@@ -15,13 +15,13 @@ import msgspec
 from dataplane.errors import BadRequestError
 from dataplane.extproc.events import BodyTransform
 from dataplane.headers import Headers
+from dataplane.payload.openai_usage import UsageReader
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from epp.interfaces.handle import Handle
 from epp.interfaces.request import MediaKind, Medium, ModelUse, ParsedBody
 from epp.plugins.json_body import decode
 from epp.plugins.media import MAX_MEDIA, media_digest
 from epp.plugins.model_rewriting import restoring, with_model
-from epp.plugins.openai_usage import UsageReader
 from epp.plugins.prompts import check_tokens, output_limit
 from epp.plugins.rendered_prompt import Features, mark_media
 

@@ -17,9 +17,10 @@ import cel
 
 from dataplane.errors import ConfigError
 from dataplane.headers import DESTINATION_ENDPOINT, LB_NAMESPACE
+from dataplane.payload.token_usage import Usage
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
 from epp.interfaces.handle import Handle
-from epp.interfaces.request import InferenceRequest, Usage
+from epp.interfaces.request import InferenceRequest
 
 MAX_ATTRIBUTES: Final = 16
 MAX_EXPRESSION: Final = 1024

@@ -11,7 +11,9 @@ from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage
 from ipp.interfaces.models import ServedModel
-from ipp.ttft import NOTHING, Summary, TtftTable
+from ipp.interfaces.selection import ScoreTrace
+from ipp.plugins.ttft_scoring import Expectation, known, note
+from ipp.ttft import Summary, TtftTable
 
 LEAST_S: Final = 1e-6
 """Shorter times are all the same."""
@@ -36,27 +38,31 @@ class LoadAwareTtftScorer:
         self._rng = handle.rng
         self._clock = handle.clock
         self._table = handle.data.table(TtftTable)
+        self._trace = handle.data.table(ScoreTrace)
 
-    def score_models(self, _: RequestMessage, candidates: Sequence[ServedModel]) -> Sequence[float]:
+    def score_models(self, request: RequestMessage, candidates: Sequence[ServedModel]) -> Sequence[float]:
         """The shortest expected time of all, divided by each model's own; 1 for models to be tried."""
-        now = self._clock()
-        windows = self._table.windows
-        known: list[tuple[Summary, int]] = []
-        for model in candidates:
-            window = windows.get(model.name)
-            known.append((NOTHING, 0) if window is None else (window.summary(now), window.in_flight))
+        found = known(self._table, candidates, self._clock())
+        if self._trace.is_wanted:
+            note(request, candidates, [self._expected(*each) for each in found])
         least = self._table.min_requests
         if self._rate and self._rng.random() < self._rate:
-            rare = [1.0 if summary.recent < least else 0.0 for summary, _ in known]
+            rare = [1.0 if summary.recent < least else 0.0 for summary, _ in found]
             if any(rare):
                 return rare
-        if any(summary.observed + in_flight < least for summary, in_flight in known):
-            return [1.0 if summary.observed + in_flight < least else 0.0 for summary, in_flight in known]
-        if not any(summary.observed for summary, _ in known):
-            return [1.0 / (1 + in_flight) for _, in_flight in known]
+        if any(summary.observed + in_flight < least for summary, in_flight in found):
+            return [1.0 if summary.observed + in_flight < least else 0.0 for summary, in_flight in found]
+        if not any(summary.observed for summary, _ in found):
+            return [1.0 / (1 + in_flight) for _, in_flight in found]
         times = [
             max(summary.predicted(in_flight), LEAST_S) if summary.observed else 0.0
-            for summary, in_flight in known
+            for summary, in_flight in found
         ]
         best = min(time for time in times if time)
         return [best / time if time else 0.0 for time in times]
+
+    def _expected(self, summary: Summary, in_flight: int) -> Expectation:
+        """For those who ask why."""
+        least = self._table.min_requests
+        state = "cold" if summary.observed < least else "seed" if summary.recent < least else "trusted"
+        return Expectation(state, summary, in_flight, summary.predicted(in_flight))

@@ -17,7 +17,15 @@ from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage
 from ipp.interfaces.models import ModelList, ServedModel
 from ipp.interfaces.plugins import RequestProcessor
-from ipp.interfaces.selection import ModelFilter, ModelPicker, Selected, WeightedScorer
+from ipp.interfaces.selection import (
+    AskedFor,
+    ModelFilter,
+    ModelPicker,
+    Scored,
+    ScoreTrace,
+    Selected,
+    WeightedScorer,
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +46,13 @@ class ModelSelector:
     def __init__(self, name: TypedName, _: PluginParams, handle: Handle) -> None:
         self.name = name
         self._models = handle.data.table(ModelList)
+        self._trace = handle.data.table(ScoreTrace)
 
     def with_helpers(
         self, filters: Sequence[ModelFilter], scorers: Sequence[WeightedScorer], picker: ModelPicker
     ) -> RequestProcessor:
         """The selection of one profile."""
-        return Selection(self.name, self._models, filters, scorers, picker)
+        return Selection(self.name, self._models, self._trace, filters, scorers, picker)
 
 
 class Selection:
@@ -55,12 +64,14 @@ class Selection:
         self,
         name: TypedName,
         models: ModelList,
+        trace: ScoreTrace,
         filters: Sequence[ModelFilter],
         scorers: Sequence[WeightedScorer],
         picker: ModelPicker,
     ) -> None:
         self.name = name
         self._models = models
+        self._trace = trace
         self._filters = tuple(filters)
         self._scorers = tuple(scorers)
         self._picker = picker
@@ -82,14 +93,29 @@ class Selection:
                     f"no listed model fits {wanted}: {each.name.name} leaves none", param="model"
                 )
         totals = [0.0] * len(candidates)
-        if len(candidates) > 1:
+        if self._trace.is_wanted:
+            self._score_openly(request, candidates, totals)
+        elif len(candidates) > 1:
             for scorer, weight in self._scorers:
                 for at, score in enumerate(scorer.score_models(request, candidates)):
                     totals[at] += weight * self._bounded(scorer.name, score)
         chosen = candidates[self._picker.pick_model(request, totals)].name
         request.state[Selected] = chosen
         if chosen != asked:
+            request.state[AskedFor] = asked
             request.set_member("model", chosen)
+
+    def _score_openly(
+        self, request: RequestMessage, candidates: Sequence[ServedModel], totals: list[float]
+    ) -> None:
+        """Score, a single candidate too, and leave in the request's state how it came about."""
+        scored: list[tuple[str, float, Sequence[float]]] = []
+        for scorer, weight in self._scorers:
+            scores = [self._bounded(scorer.name, each) for each in scorer.score_models(request, candidates)]
+            for at, score in enumerate(scores):
+                totals[at] += weight * score
+            scored.append((scorer.name.name, weight, scores))
+        request.state[Scored] = Scored([model.name for model in candidates], scored, tuple(totals))
 
     def _bounded(self, name: TypedName, score: float) -> float:
         """The score if it is one from 0 to 1, else the nearest; told once for each scorer."""

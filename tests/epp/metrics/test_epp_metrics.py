@@ -10,9 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dataplane.extproc.transport_metrics import TransportCollector, TransportMetrics
 from dataplane.observability.numbers import MAX_LABEL_VALUES, MAX_SERIES
+from dataplane.payload.token_usage import Usage
 from dataplane.plugin.base import TypedName
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
-from epp.interfaces.request import ResponseSummary, Usage
+from epp.interfaces.request import ResponseSummary
 from epp.metrics import EppMetrics, catalog
 from epp.metrics.legacy import LEGACY_NAMES
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import MediaKind, ModelUse, ParsedBody, Usage
+from dataplane.payload.token_usage import Usage
+from epp.interfaces.request import MediaKind, ModelUse, ParsedBody
 from epp.plugins.anthropic_body import MAX_BLOCK_DEPTH
 from epp.plugins.parsers.anthropic import AnthropicParser
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of

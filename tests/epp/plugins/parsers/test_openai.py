@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
 from dataplane.headers import Headers
+from dataplane.payload.openai_usage import UsageReader
 from epp.interfaces.request import MediaKind, ModelUse, ParsedBody
-from epp.plugins.openai_usage import UsageReader
 from epp.plugins.parsers import openai
 from epp.plugins.parsers.openai import OpenAIParser
 from tests.support.pool import make_plugin

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import ParsedBody, Usage
+from dataplane.payload.token_usage import Usage
+from epp.interfaces.request import ParsedBody
 from epp.plugins import meta_info_usage
 from epp.plugins.meta_info_usage import MetaInfoReader
 from epp.plugins.parsers.sglang_http import SglangHttpParser

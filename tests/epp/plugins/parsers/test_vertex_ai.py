@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
+from dataplane.payload.token_usage import Usage
 from epp.graph.parser_table import ParserTable
-from epp.interfaces.request import ParsedBody, Usage
+from epp.interfaces.request import ParsedBody
 from epp.plugins.parsers.vertex_ai import VertexAiParser
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of
 from tests.support.pool import make_plugin

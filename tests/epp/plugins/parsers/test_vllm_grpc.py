@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import ParsedBody, Usage
+from dataplane.payload.token_usage import Usage
+from epp.interfaces.request import ParsedBody
 from epp.plugins.parsers.vllm_grpc import VllmGrpcParser
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of
 from tests.support.vllm_messages import EMBED, GENERATE, encoded, frame

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.errors import BadRequestError
-from epp.interfaces.request import MediaKind, Medium, ModelUse, ParsedBody, Usage
+from dataplane.payload.token_usage import Usage
+from epp.interfaces.request import MediaKind, Medium, ModelUse, ParsedBody
 from epp.plugins.media import MAX_MEDIA, media_digest
 from epp.plugins.parsers.vllm_http import VllmHttpParser
 from tests.support.parsers import bytewise, cut, parse_with, read_with, refusal_of

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from dataplane.config.problems import ConfigErrors
+from dataplane.payload.token_usage import Usage
 from epp.interfaces.attributes import PREFIX_MATCH, TOKENIZED_PROMPT, PrefixMatch, TokenizedPrompt
 from epp.interfaces.endpoint import EndpointTable
-from epp.interfaces.request import InferenceRequest, ResponseSummary, Usage
+from epp.interfaces.request import InferenceRequest, ResponseSummary
 from epp.kvcache.approximate_index import MAX_INDEXED_KEYS
 from epp.plugins.approximate_prefix import MAX_BATCH_PROMPTS
 from epp.plugins.producers.approximate_prefix import ApproximatePrefixProducer

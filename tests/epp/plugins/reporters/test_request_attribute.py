@@ -6,7 +6,7 @@ import pytest
 
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
-from epp.interfaces.request import Usage
+from dataplane.payload.token_usage import Usage
 from epp.interfaces.request_control import ResponseReporter
 from epp.plugins.reporters.request_attribute import (
     MAX_ATTRIBUTES,

@@ -51,6 +51,8 @@ async def test_the_first_byte_of_the_body_is_measured(tmp_path: Path) -> None:
                 "floor": 0.25,
                 "median": 0.5,
                 "in_flight_at_median": 0.0,
+                "quarter": 0.25,
+                "in_flight_at_quarter": 0.0,
             }
         ]
         assert rig.counted("ipp_request_ttft_seconds_count", model="small") == 3

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from epp.interfaces.request import Usage
-from epp.plugins.openai_usage import Tokens, UsageReader
+from dataplane.payload.openai_usage import Tokens, UsageReader
+from dataplane.payload.token_usage import Usage
 
 
 class _Report(msgspec.Struct, gc=False):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.interfaces.request import Usage
-from epp.plugins.openai_usage import MAX_USAGE_BYTES, UsageReader
+from dataplane.payload.openai_usage import MAX_USAGE_BYTES, UsageReader
+from dataplane.payload.token_usage import Usage
 
 
 def read(streaming: bool, *chunks: bytes) -> tuple[Usage | None, int]:

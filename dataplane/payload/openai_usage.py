@@ -11,16 +11,15 @@ Later reports override earlier ones field by field.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from epp.interfaces.request import Usage
+from dataplane.payload.token_usage import Usage
 
 MAX_USAGE_BYTES: Final = 4096
 """Longest usage object that is read, counted from its key."""
 
-_KEY: Final = b'"usage"'
 _EVENT: Final = b"\ndata:"
 _EVENT_OVERLAP: Final = len(_EVENT) - 1
 _DONE: Final = re.compile(rb"\ndata: ?\[DONE\]\s*$")
@@ -57,6 +56,9 @@ _decode: Final = msgspec.json.Decoder(_Report).decode
 class UsageReader:
     """Reads one response body, chunk by chunk."""
 
+    key: ClassVar[bytes] = b'"usage"'
+    """Of the object that is looked for, as it is spelt."""
+
     __slots__ = ("_carry", "_streaming", "_usage", "events")
 
     def __init__(self, streaming: bool) -> None:
@@ -72,7 +74,7 @@ class UsageReader:
         if cut <= 0:
             self._carry = data
             return
-        if data.rfind(_KEY) >= 0:  # three times as fast as a search from the left
+        if data.rfind(self.key) >= 0:  # three times as fast as a search from the left
             cut = self._scan(data, cut, whole=False)
         if self._streaming:
             self.events += data.count(_EVENT, 0, cut + _EVENT_OVERLAP)
@@ -90,11 +92,12 @@ class UsageReader:
 
     def _scan(self, data: bytes, cut: int, *, whole: bool) -> int:
         """Read usage objects that begin before ``cut``; where the bytes to carry over begin."""
-        at = data.find(_KEY)
+        key = self.key
+        at = data.find(key)
         while 0 <= at < cut:
-            if not self._read(data, at + len(_KEY), whole=whole):
+            if not self._read(data, at + len(key), whole=whole):
                 return at
-            at = data.find(_KEY, at + len(_KEY))
+            at = data.find(key, at + len(key))
         return cut
 
     def _read(self, data: bytes, start: int, *, whole: bool) -> bool:
