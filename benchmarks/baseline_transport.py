@@ -12,7 +12,7 @@ import argparse
 import gc
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ from benchmarks.baseline_grpc_aio import ChatRequest
 from benchmarks.worker import end_with_parent, run_on_uvloop
 from dataplane.errors import BadRequestError
 from dataplane.extproc.events import Proceed
-from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
+from dataplane.extproc.exchange import Decision, Ending, Exchange, HttpRequest, HttpResponse, Resume
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor
 from dataplane.headers import DESTINATION_ENDPOINT, LB_NAMESPACE
@@ -79,9 +79,9 @@ class TurnsExchange:
         """Nothing to release."""
 
 
-async def serve(endpoints: Sequence[str]) -> None:
+async def serve(open_exchange: Callable[[], Exchange]) -> None:
     """Listen on a free port, say which, and serve until stdin ends."""
-    processor = ExternalProcessor(Turns(endpoints).open)
+    processor = ExternalProcessor(open_exchange)
     server = ExtProcServer(ServerOptions(host="127.0.0.1", port=0), {PROCESS_METHOD: processor})
     await server.start()
     try:
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse the arguments and serve."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.baseline_transport", description=__doc__)
     parser.add_argument("--endpoints", required=True, help="comma-separated IP:PORT")
-    run_on_uvloop(serve(parser.parse_args(argv).endpoints.split(",")))
+    run_on_uvloop(serve(Turns(parser.parse_args(argv).endpoints.split(",")).open))
     return 0
 
 

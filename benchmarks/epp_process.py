@@ -97,16 +97,21 @@ class Epp(Child):
 
     def become_ready(self) -> None:
         """Wait until its health service says that it serves."""
-        with grpc.insecure_channel(f"127.0.0.1:{self.health_port}") as channel:
-            check: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_METHOD)
+        wait_until_serving(self, self.health_port)
 
-            def serves() -> bool:
-                try:
-                    return bool(check(b"", timeout=1.0) == SERVING)
-                except grpc.RpcError:
-                    return False
 
-            self.wait_until(serves)
+def wait_until_serving(child: Child, health_port: int) -> None:
+    """Return when the process's health service says that it serves."""
+    with grpc.insecure_channel(f"127.0.0.1:{health_port}") as channel:
+        check: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_METHOD)
+
+        def serves() -> bool:
+            try:
+                return bool(check(b"", timeout=1.0) == SERVING)
+            except grpc.RpcError:
+                return False
+
+        child.wait_until(serves)
 
 
 def free_ports(count: int) -> list[int]:

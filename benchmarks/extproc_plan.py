@@ -20,6 +20,12 @@ class Server(StrEnum):
     """The picker's transport without the picker."""
     GRPC_AIO = "grpc-aio"
     """The least server one writes with grpc.aio."""
+    PASSING = "passing"
+    """The transport, collecting requests and passing everything on."""
+    IPP = "ipp"
+    """A payload processor with guardrails, and no policy for them."""
+    IPP_OTHERS = "ipp-others"
+    """One with a policy that holds for other models."""
 
 
 class Variant(NamedTuple):

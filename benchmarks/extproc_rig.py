@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -19,13 +19,17 @@ from benchmarks.envoy_config import Balancing, bootstrap
 from benchmarks.envoy_process import Envoy
 from benchmarks.epp_process import Epp
 from benchmarks.extproc_plan import ExtProcOptions, Kind, Measurement, Scenario, Server, Variant
+from benchmarks.ipp_process import OTHERS_POLICY, Ipp
 from benchmarks.load import LoadReport
 from benchmarks.upstream import Ready
 
 BASELINES = {
     Server.TRANSPORT: "benchmarks.baseline_transport",
     Server.GRPC_AIO: "benchmarks.baseline_grpc_aio",
+    Server.PASSING: "benchmarks.baseline_passing",
 }
+PROCESSORS: dict[Server, list[dict[str, Any]]] = {Server.IPP: [], Server.IPP_OTHERS: [OTHERS_POLICY]}
+"""With the documents of their policies."""
 
 IDLE_WINDOW_S = 3.0
 
@@ -100,10 +104,16 @@ class Rig:
             )
             self.servers[Server.EPP] = epp
             addresses[Server.EPP] = epp.address
+        for server, policies in PROCESSORS.items():
+            if server in options.servers:
+                ipp = self.stack.enter_context(Ipp(server, self.folder, policies))
+                self.servers[server] = ipp
+                addresses[server] = ipp.address
         for server, module in BASELINES.items():
             if server in options.servers:
                 uvloop = ["--uvloop"] if server is Server.GRPC_AIO and options.baseline_uvloop else []
-                arguments = ["--endpoints", ",".join(endpoints), *uvloop]
+                named = [] if server is Server.PASSING else ["--endpoints", ",".join(endpoints)]
+                arguments = [*named, *uvloop]
                 baseline = self.stack.enter_context(Worker(server, module, arguments, self.folder))
                 self.servers[server] = baseline
                 addresses[server] = f"127.0.0.1:{int(baseline.read_line())}"

@@ -1,9 +1,11 @@
-"""The ipp benchmark: what a payload processor costs, in its own process and without any network.
+"""The ipp benchmark: what a payload processor and its guardrails cost.
 
-Exchanges are driven as the transport drives them: encoded messages in, encoded answers out, nothing between.
-Three things are measured. What the processor adds to an exchange that only passes on, when no policy holds
-for it; what one policy with many keywords, patterns and personal data costs for one large prompt; and what it
-costs for one event of a stream. Kinds take turns in random order, so that a busy neighbour slows all alike.
+Three things are judged. What a processor adds, when no policy holds, to a server on the same transport that
+only passes on: real processes behind a real Envoy, under the same load, in turn, round after round, compared
+within a round. What one policy with many keywords, patterns and personal data costs for one large prompt, in
+one message or in many; and what it costs for one event of a stream. These run in this process, as do
+exchanges without any network, encoded messages in and encoded answers out, whose figures say where the time
+goes. Kinds take turns in random order, so that a busy neighbour slows all alike.
 """
 
 import json
@@ -17,12 +19,17 @@ import msgspec
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
+from benchmarks import extproc, extproc_report
+from benchmarks.baseline_passing import Passing
+from benchmarks.envoy_config import Mode
+from benchmarks.extproc_plan import ExtProcOptions, ExtProcResult, Server, Variant
+from benchmarks.extproc_report import Ratio
+from benchmarks.ipp_process import CONFIG
 from benchmarks.machine import Machine, describe_machine
 from benchmarks.tables import number, render_table
 from dataplane.clock import SYSTEM_CLOCK
 from dataplane.config.guardrails import GuardrailPolicySpec
-from dataplane.extproc.events import Proceed
-from dataplane.extproc.exchange import Decision, Ending, Exchange, HttpRequest, HttpResponse, Resume
+from dataplane.extproc.exchange import Exchange
 from dataplane.extproc.service import ExternalProcessor
 from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.matches import Facts
@@ -36,22 +43,14 @@ from ipp.registry import REGISTRY
 from ipp.verdict_log import VerdictLog
 
 LIMIT_RATIO = 1.1
-"""Of an exchange that no policy holds for, to one that only passes on."""
+"""Of a processor without policies to a server that only passes on."""
 LIMIT_PROMPT_US = 3000.0
 LIMIT_CHUNK_US = 100.0
 SLOWEST_DROPPED = 0.25
 BATCH = 50
 """Exchanges timed together."""
 
-CONFIG = b"""
-apiVersion: llm-d.ai/v1alpha1
-kind: PayloadProcessorConfig
-plugins: [{type: guardrails}]
-profiles:
-- {name: default, plugins: {request: [{pluginRef: guardrails}], response: [{pluginRef: guardrails}]}}
-"""
 VOCABULARY = ("the", "of", "to", "and", "was", "for", "with", "they", "have", "this", "from", "what", "there")
-UNCHANGED = Proceed()
 
 
 class IppOptions(msgspec.Struct, frozen=True):
@@ -61,8 +60,15 @@ class IppOptions(msgspec.Struct, frozen=True):
     prompt_bytes: int = 40_000
     keywords: int = 2000
     patterns: int = 50
+    messages: int = 40
+    """Over which the prompt is spread where it is not one."""
     events: int = 200
     rounds: int = 60
+    repeat: int = 9
+    """Rounds through Envoy; 0 leaves them out."""
+    seconds: float = 2.0
+    warmup_s: float = 0.5
+    connections: int = 16
     seed: int = 1
 
 
@@ -79,37 +85,22 @@ class IppResult(msgspec.Struct, frozen=True):
     """One with guardrails, of which no policy holds for its model."""
     prompt_us: float
     """The policy over one prompt."""
+    spread_us: float
+    """The policy over a prompt of many messages."""
     chunk_us: float
     """The policy over one event of a stream."""
+    through_envoy: ExtProcResult | None
+    """Servers that pass on, without policies, and with others' policies, behind Envoy; None = left out."""
 
-    @property
-    def ratio(self) -> float:
-        """What guardrails add where no policy holds."""
-        return self.no_policy_us / self.bare_us
-
-
-class Bare:
-    """Passes everything on."""
-
-    needs_request_body = True
-    observes_response_body = False
-
-    def on_request(self, _: HttpRequest, __: Resume) -> Decision:
-        """Go on."""
-        return UNCHANGED
-
-    def on_response_headers(self, _: HttpResponse) -> Decision:
-        """Go on."""
-        return UNCHANGED
-
-    def on_response_chunk(self, chunk: bytes, end: bool) -> None:
-        """Nothing to watch."""
-
-    def on_response_end(self, _: bytes) -> None:
-        """Nothing to add."""
-
-    def on_end(self, ending: Ending) -> None:
-        """Nothing to release."""
+    def against_passing(self, server: Server) -> float | None:
+        """CPU of a processor per request, divided by that of a server that only passes on: the median."""
+        found = self.through_envoy
+        if found is None:
+            return None
+        (scenario,) = found.options.scenarios()
+        figure = extproc_report.server_us
+        part, whole = (Variant(each, Mode.FULL_DUPLEX) for each in (server, Server.PASSING))
+        return extproc_report.paired(found, scenario, (part, figure), (whole, figure))
 
 
 class NoWriter:
@@ -156,9 +147,12 @@ def prose(size: int, seed: int) -> str:
     return " ".join(words)
 
 
-def chat(model: str, text: str) -> bytes:
-    """A request."""
-    return json.dumps({"model": model, "messages": [{"role": "user", "content": text}]}).encode()
+def chat(model: str, text: str, spread: int = 1) -> bytes:
+    """A request, its text spread over so many messages."""
+    size = -(-len(text) // spread)
+    parts = [text[at : at + size] for at in range(0, len(text), size)]
+    turns = [{"role": "user", "content": part} for part in parts]
+    return json.dumps({"model": model, "messages": turns}).encode()
 
 
 def messages(body: bytes) -> list[bytes]:
@@ -186,7 +180,7 @@ def handler(documents: Sequence[tuple[str, GuardrailPolicySpec]]) -> ProcessorHa
     holder = PolicyHolder(rng)
     holder.put(Policies(documents), [name for name, _ in documents], "1")
     handle = Handle(metrics, holder, VerdictLog(metrics, "bench", ""), SYSTEM_CLOCK, rng, has_policies=True)
-    return ProcessorHandler(load_pipeline(CONFIG, handle, REGISTRY), metrics)
+    return ProcessorHandler(load_pipeline(json.dumps(CONFIG).encode(), handle, REGISTRY), metrics)
 
 
 def timed(run: Callable[[], object], repeats: int) -> float:
@@ -207,10 +201,11 @@ def run(options: IppOptions) -> IppResult:
     spec = policy(options)
     sent = messages(chat("free", prose(options.body_bytes - 80, options.seed)))
     kinds: dict[str, tuple[Callable[[], object], int]] = {
-        "bare": (_exchange(Bare, sent), BATCH),
+        "bare": (_exchange(Passing, sent), BATCH),
         "no policy": (_exchange(handler([]).open, sent), BATCH),
         "another's policy": (_exchange(handler([("bench", spec)]).open, sent), BATCH),
-        "prompt": (_prompt(spec, options), 1),
+        "prompt": (_prompt(spec, options, 1), 1),
+        "spread": (_prompt(spec, options, options.messages), 1),
         "stream": (_stream(spec, options), 1),
     }
     times: dict[str, list[float]] = {name: [] for name in kinds}
@@ -230,7 +225,28 @@ def run(options: IppOptions) -> IppResult:
         found["no policy"],
         found["another's policy"],
         found["prompt"],
+        found["spread"],
         found["stream"] / options.events,
+        _through_envoy(options) if options.repeat else None,
+    )
+
+
+def _through_envoy(options: IppOptions) -> ExtProcResult:
+    """The servers in turn, under the same load."""
+    return extproc.run(
+        ExtProcOptions(
+            connections=options.connections,
+            body_bytes=max(options.body_bytes, 300),
+            paced_rate=0.0,
+            large_body_bytes=0,
+            sse_chunks=0,
+            seconds=options.seconds,
+            warmup_s=options.warmup_s,
+            repeat=options.repeat,
+            servers=(Server.PASSING, Server.IPP, Server.IPP_OTHERS),
+            modes=(Mode.FULL_DUPLEX,),
+            seed=options.seed,
+        )
     )
 
 
@@ -257,9 +273,9 @@ def _exchange(open_exchange: Callable[[], Exchange], sent: Sequence[bytes]) -> C
     return exchange
 
 
-def _prompt(spec: GuardrailPolicySpec, options: IppOptions) -> Callable[[], object]:
+def _prompt(spec: GuardrailPolicySpec, options: IppOptions, spread: int) -> Callable[[], object]:
     policy_ = compiled(spec)
-    bodies = _turns([chat("guarded", prose(options.prompt_bytes, seed)) for seed in range(5)])
+    bodies = _turns([chat("guarded", prose(options.prompt_bytes, seed), spread) for seed in range(5)])
     facts = Facts()
     return lambda: policy_.check_request(next(bodies), facts)
 
@@ -292,40 +308,45 @@ def _turns(items: Sequence[bytes]) -> Iterator[bytes]:
 
 def complaints(result: IppResult) -> list[str]:
     """What is not as promised; empty when all is well."""
-    return [
-        f"{what}: {found:.2f}, promised at most {limit:g}"
-        for what, found, limit in _figures(result)
-        if found > limit
+    found = [
+        f"{one.name}: {number(one.value, 2)}, promised at most {one.limit:g}"
+        for one in figures(result)
+        if not one.is_met
     ]
+    return found + ([] if result.through_envoy is None else extproc_report.complaints(result.through_envoy))
 
 
-def _figures(result: IppResult) -> list[tuple[str, float, float]]:
+def figures(result: IppResult) -> list[Ratio]:
+    """What is measured, with the limits of what is judged."""
     options = result.options
+    prompt, passing = f"policy over {options.prompt_bytes} B of prompt", "passing on, CPU per request"
     return [
-        ("no policy / passing on, CPU per exchange", result.ratio, LIMIT_RATIO),
-        (f"policy over {options.prompt_bytes} B of prompt, µs", result.prompt_us, LIMIT_PROMPT_US),
-        ("policy per event of a stream, µs", result.chunk_us, LIMIT_CHUNK_US),
+        Ratio(f"no policy / {passing}", result.against_passing(Server.IPP), LIMIT_RATIO),
+        Ratio(f"a policy for others / {passing}", result.against_passing(Server.IPP_OTHERS), None),
+        Ratio(f"{prompt}, µs", result.prompt_us, LIMIT_PROMPT_US),
+        Ratio(f"{prompt} in {options.messages} messages, µs", result.spread_us, LIMIT_PROMPT_US),
+        Ratio("policy per event of a stream, µs", result.chunk_us, LIMIT_CHUNK_US),
+        Ratio("without network: passing on, µs per exchange", result.bare_us, None),
+        Ratio("without network: no policy, µs per exchange", result.no_policy_us, None),
+        Ratio("without network: a policy for others, µs per exchange", result.others_policy_us, None),
     ]
 
 
 def render(result: IppResult, *, judged: bool = True) -> str:
     """The run as text for a terminal; words about promises only if it is to be judged."""
     rows = [
-        ["passing on, µs per exchange", number(result.bare_us, 1), "-", ""],
-        ["no policy, µs per exchange", number(result.no_policy_us, 1), "-", ""],
-        ["a policy for others, µs per exchange", number(result.others_policy_us, 1), "-", ""],
-        *(
-            [
-                what,
-                number(found, 2),
-                number(limit, 2),
-                _word(found <= limit, judged=judged),
-            ]
-            for what, found, limit in _figures(result)
-        ),
+        [
+            one.name,
+            number(one.value, 2),
+            number(one.limit, 2),
+            extproc_report.verdict(one) if judged else "",
+        ]
+        for one in figures(result)
     ]
-    return render_table(["measured", "CPU", "limit", ""], rows)
-
-
-def _word(is_met: bool, *, judged: bool) -> str:
-    return ("ok" if is_met else "MISSED") if judged else ""
+    parts = [render_table(["measured", "CPU", "limit", ""], rows)]
+    found = result.through_envoy
+    if found is not None:
+        (scenario,) = found.options.scenarios()
+        table = extproc_report.scenario_table(scenario, extproc_report.rows(found))
+        parts.append(f"{extproc_report.heading_of(scenario)}\n{table}")
+    return "\n".join(parts)

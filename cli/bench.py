@@ -84,7 +84,7 @@ def add_extproc(measurements: Subparsers) -> None:
     flag("repeat", at_least(1), "rounds; every round measures every variant")
     flag("endpoints", at_least(1), "endpoints the upstream listens as")
     flag("scrape-interval", duration, "how often the picker reads the endpoints' metrics")
-    flag("servers", listed(Server), "what to compare, comma-separated: envoy, epp, grpc-aio, transport")
+    flag("servers", listed(Server), f"what to compare, comma-separated: {', '.join(Server)}")
     flag("quiet", at_least(0.0), "repeat windows in which other processes use more cores than this; 0: never")
     flag("modes", listed(Mode), "what Envoy sends to the server: full-duplex, request-only")
     flag("seed", int, "same seed, same requests")
@@ -221,15 +221,20 @@ def add_ipp(measurements: Subparsers) -> None:
     parser = measurements.add_parser(
         "ipp",
         help="what a payload processor and its guardrails cost",
-        description="Measure exchanges, one prompt and one stream in the processor, without any network.",
+        description="Compare the processor with a server that only passes on, and measure its guardrails.",
     )
     flag = flags_of(parser, IppOptions())
     flag("body-bytes", at_least(256), "size of requests that no policy holds for")
     flag("prompt-bytes", at_least(256), "size of the prompt that the policy is measured on")
+    flag("messages", at_least(1), "over how many messages it is spread as well")
     flag("keywords", at_least(1), "words of the policy")
     flag("patterns", at_least(1), "patterns of the policy")
     flag("events", at_least(10), "events of the stream")
-    flag("rounds", at_least(4), "batches of each kind")
+    flag("rounds", at_least(4), "batches of each kind, in this process")
+    flag("repeat", at_least(0), "rounds through Envoy; every round measures every server; 0 leaves them out")
+    flag("seconds", above(0.0), "length of a window of theirs")
+    flag("warmup-s", at_least(0.0), "load before each window")
+    flag("connections", at_least(1), "keep-alive connections of the load generator")
     flag("seed", int, "same seed, same texts")
     add_output(parser)
     parser.set_defaults(run=guarded(run_ipp))

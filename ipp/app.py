@@ -156,7 +156,7 @@ class Processor:
                 "guardrails": self.policies.describe(),
                 "controlPlane": None if self.receiver is None else self.receiver.describe(),
                 "policyProblems": [] if self.policy_files is None else self.policy_files.problems,
-                "buffersRequests": self.pipeline.needs_request_body,
+                "buffersRequests": self.pipeline.now().needs_request_body,
                 "installedPlugins": self.packages,
                 "warnings": list(self.pipeline.warnings),
                 "flags": self.options.shown(),

@@ -9,25 +9,33 @@ headers that no client may set.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from dataplane.errors import InternalError, RequestError
 from dataplane.extproc.events import BodyTransform, EndBody, LaterBody, MetadataValues, Proceed
-from dataplane.extproc.exchange import Decision, Ending, HttpRequest, HttpResponse, Resume
+from dataplane.extproc.exchange import Decision, Ending, Exchange, HttpRequest, HttpResponse, Resume
 from dataplane.headers import BODY_DIGESTS
+from dataplane.observability.numbers import Histogram
 from dataplane.payload.openai_usage import UsageReader
 from dataplane.payload.usage_readers import usage_reader
 from ipp.interfaces.message import RequestMessage, ResponseMessage
+from ipp.interfaces.plugins import ExchangeObserver
 from ipp.metrics import IppMetrics
-from ipp.pipeline import Pipeline, Profile, RequestStep, ResponseStep
+from ipp.pipeline import Pipeline, Profile, RequestStep
 
 UNCHANGED: Final = Proceed()
 
-_Waits: TypeAlias = Generator[Awaitable[None], None, None]
-"""Plugins at work, and what they have to wait for."""
+
+class _Waiting(NamedTuple):
+    """A plugin that waits for somebody."""
+
+    awaitable: Awaitable[None]
+    duration: Histogram
+    since: float
+    """When it began, by ``perf_counter``."""
 
 
 class ProcessorHandler:
@@ -36,10 +44,48 @@ class ProcessorHandler:
     def __init__(self, pipeline: Pipeline, metrics: IppMetrics) -> None:
         self.pipeline = pipeline
         self.metrics = metrics
+        self._unseen: UnseenExchange | None = None
+        """The last one made; it serves any number of streams."""
 
-    def open(self) -> ProcessorExchange:
+    def open(self) -> Exchange:
         """The exchange of one stream, on the pipeline that is current now."""
-        return ProcessorExchange(self.pipeline, self.metrics)
+        pipeline = self.pipeline.now()
+        if not pipeline.is_idle or pipeline.always is None:
+            return ProcessorExchange(pipeline, self.metrics)
+        unseen = self._unseen
+        if unseen is None or unseen.profile is not pipeline.always:
+            unseen = self._unseen = UnseenExchange(pipeline.always, self.metrics)
+        return unseen
+
+
+class UnseenExchange:
+    """Requests and responses that nothing looks at; it keeps nothing of any of them."""
+
+    needs_request_body = False
+    observes_response_body = False
+
+    def __init__(self, profile: Profile, metrics: IppMetrics) -> None:
+        self.profile = profile
+        self._metrics = metrics
+
+    def on_request(self, _: HttpRequest, __: Resume) -> Decision:
+        """Count it."""
+        metrics = self._metrics
+        metrics.success.inc()
+        self.profile.requests.inc()
+        metrics.processing.observe(0.0)
+        return UNCHANGED
+
+    def on_response_headers(self, _: HttpResponse) -> Decision:
+        """Go on."""
+        return UNCHANGED
+
+    def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
+        """Nothing to watch."""
+        return None
+
+    def on_end(self, ending: Ending) -> None:
+        """Nothing to release."""
 
 
 class ProcessorExchange:
@@ -54,6 +100,7 @@ class ProcessorExchange:
         "_sent",
         "_started",
         "_status",
+        "_steps",
         "_task",
         "_usage",
         "needs_request_body",
@@ -65,7 +112,9 @@ class ProcessorExchange:
         self._metrics = metrics
         self._request: RequestMessage | None = None
         self._profile: Profile | None = None
-        self._observers: list[RequestStep] = []
+        self._steps: Iterator[RequestStep] = iter(pipeline.before)
+        """Plugins that have still to run, up to where the profile is picked."""
+        self._observers: list[ExchangeObserver] | None = None
         self._task: asyncio.Task[None] | None = None
         self._sent = False
         self._started = 0.0
@@ -76,37 +125,35 @@ class ProcessorExchange:
 
     def on_request(self, request: HttpRequest, resume: Resume) -> Decision | None:
         """Run the pipeline; None while a plugin waits for somebody."""
+        pipeline = self._pipeline
         self._started = perf_counter()
         message = RequestMessage(request)
-        for name in request.headers.present(self._pipeline.owned_headers):
-            message.remove_header(name)
+        if pipeline.owned_headers:
+            for name in request.headers.present(pipeline.owned_headers):
+                message.remove_header(name)
         if not request.body and self.needs_request_body:
             return self._unprocessed(message)
         self._request = message
-        pending = self._run(message)
         try:
-            first = next(pending)
-        except StopIteration:
-            return self._answer(message)
+            waiting = self._run(message, self._started)
         except RequestError as error:
             self._metrics.rejected(error)
             raise
-        self._task = asyncio.get_running_loop().create_task(self._wait(first, pending, message, resume))
+        if waiting is None:
+            return self._answer(message)
+        self._task = asyncio.get_running_loop().create_task(self._wait(waiting, message, resume))
         return None
 
-    async def _wait(
-        self,
-        first: Awaitable[None],
-        pending: _Waits,
-        message: RequestMessage,
-        resume: Resume,
-    ) -> None:
+    async def _wait(self, waiting: _Waiting, message: RequestMessage, resume: Resume) -> None:
         """Go on when what a plugin waits for is there."""
         outcome: Decision | Exception
+        pending: _Waiting | None = waiting
         try:
-            await first
-            for each in pending:
-                await each
+            while pending is not None:
+                await pending.awaitable
+                now = perf_counter()
+                pending.duration.observe(now - pending.since)
+                pending = self._run(message, now)
             outcome = self._answer(message)
         except RequestError as error:
             self._metrics.rejected(error)
@@ -116,27 +163,32 @@ class ProcessorExchange:
         self._task = None
         resume(outcome)
 
-    def _run(self, message: RequestMessage) -> _Waits:
-        """Run every request plugin; gives out what has to be waited for."""
+    def _run(self, message: RequestMessage, now: float) -> _Waiting | None:
+        """Run the request plugins that are left, up to one that waits; ``now`` is by ``perf_counter``."""
+        while True:
+            for plugin, duration, observer in self._steps:
+                if observer is not None:
+                    self._observers = [*(self._observers or ()), observer]
+                awaitable = plugin.process_request(message)
+                if awaitable is not None:
+                    return _Waiting(awaitable, duration, now)
+                began, now = now, perf_counter()
+                duration.observe(now - began)
+            if self._profile is not None:
+                return None
+            self._profile = profile = self._pipeline.always or self._picked(message)
+            message.profile = profile.name
+            self._steps = iter(profile.request)
+            if self._pipeline.always is None:
+                now = perf_counter()
+
+    def _picked(self, message: RequestMessage) -> Profile:
         pipeline = self._pipeline
-        for step in pipeline.before:
-            yield from self._step(step, message)
         name = pipeline.picker.pick(message, pipeline.profiles.keys())
         profile = pipeline.profiles.get(name)
         if profile is None:
             raise InternalError(f"no profile for the request: there is none named '{name[:60]}'")
-        self._profile, message.profile = profile, name
-        for step in profile.request:
-            yield from self._step(step, message)
-
-    def _step(self, step: RequestStep, message: RequestMessage) -> _Waits:
-        started = perf_counter()
-        if step.observer is not None:
-            self._observers.append(step)
-        waits = step.plugin.process_request(message)
-        if waits is not None:
-            yield waits
-        step.duration.observe(perf_counter() - started)
+        return profile
 
     def _unprocessed(self, message: RequestMessage) -> Proceed:
         """A request without a body: nothing in it says where it goes."""
@@ -168,24 +220,27 @@ class ProcessorExchange:
 
     def on_response_headers(self, response: HttpResponse) -> Decision:
         """Change the headers, and choose what the body passes through."""
-        self._stop_waiting()
+        if self._task is not None:
+            self._stop_waiting()
         request, profile = self._request, self._profile
-        if self._sent and request is not None and self._pipeline.extractors:
-            self._observe(request, response)
-        steps: Sequence[ResponseStep] = (
-            self._pipeline.after if profile is None else (*profile.response, *self._pipeline.after)
-        )
-        if request is None or not steps:
+        if request is None:
             return UNCHANGED
-        message = ResponseMessage(response)
+        pipeline = self._pipeline
+        if self._sent and pipeline.extractors:
+            self._observe(request, response)
+        message: ResponseMessage | None = None
         transforms: list[BodyTransform] = []
-        for step in steps:
-            started = perf_counter()
-            transform = step.plugin.process_response(request, message)
-            step.duration.observe(perf_counter() - started)
-            if transform is not None:
-                transforms.append(transform)
-        if not (message.set_headers or message.removed_headers or transforms):
+        for steps in (() if profile is None else profile.response, pipeline.after):
+            for plugin, duration, sees in steps:
+                if sees is not None and not sees(request):
+                    continue
+                message = message or ResponseMessage(response)
+                started = perf_counter()
+                transform = plugin.process_response(request, message)
+                duration.observe(perf_counter() - started)
+                if transform is not None:
+                    transforms.append(transform)
+        if message is None or not (message.set_headers or message.removed_headers or transforms):
             return UNCHANGED
         if transforms:
             for name in message.headers.present(BODY_DIGESTS):
@@ -221,13 +276,13 @@ class ProcessorExchange:
 
     def on_end(self, ending: Ending) -> None:
         """Let everybody who saw the request know that it is over."""
-        self._stop_waiting()
+        if self._task is not None:
+            self._stop_waiting()
         request = self._request
         if request is None:
             return
-        for step in self._observers:
-            if step.observer is not None:
-                step.observer.exchange_ended(request, ending)
+        for observer in self._observers or ():
+            observer.exchange_ended(request, ending)
         if self._sent:
             if self._usage is not None:
                 usage = self._usage.finish()

@@ -6,10 +6,10 @@ Built aside and completely, or not at all: every mistake is collected, with its 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dataplane.config.document import read_document
 from dataplane.config.epp_sections import PluginRef
@@ -20,9 +20,13 @@ from dataplane.observability.numbers import Counter, Histogram
 from dataplane.plugin.instances import AnyPlugin, Instances
 from dataplane.plugin.registry import PluginRegistry
 from ipp.interfaces.handle import Handle
+from ipp.interfaces.message import RequestMessage
 from ipp.interfaces.models import ModelData
 from ipp.interfaces.plugins import (
+    Choosy,
+    Conditional,
     ExchangeObserver,
+    FixedPicker,
     HeaderOwner,
     ProfilePicker,
     RequestProcessor,
@@ -68,6 +72,11 @@ class ResponseStep(NamedTuple):
 
     plugin: ResponseProcessor
     duration: Histogram
+    sees: Callable[[RequestMessage], bool] | None
+    """Whether it has anything to do with the response to a request; None = always."""
+
+
+_Step = TypeVar("_Step", RequestStep, ResponseStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,8 @@ class Pipeline:
     before: tuple[RequestStep, ...]
     picker: ProfilePicker
     profiles: Mapping[str, Profile]
+    always: Profile | None
+    """That of every request, where the picker takes no other."""
     after: tuple[ResponseStep, ...]
     extractors: tuple[Extractor, ...]
     """What learns from every exchange."""
@@ -101,6 +112,27 @@ class Pipeline:
     owned_headers: frozenset[str]
     """Taken away from every request before plugins run: they say where it goes, which no client may."""
     warnings: Sequence[str]
+    is_idle: bool = False
+    """Whether nothing of it looks at an exchange."""
+    conditional: tuple[Conditional, ...] = ()
+    """Plugins that may be idle."""
+    without: dict[tuple[bool, ...], Pipeline] = field(default_factory=dict)
+    """What is left of it, by which of them are idle."""
+
+    def now(self) -> Pipeline:
+        """What it comes to for an exchange that begins now: without the plugins that are idle."""
+        for plugin in self.conditional:
+            if plugin.is_idle:
+                return self._without_idle()
+        return self
+
+    def _without_idle(self) -> Pipeline:
+        idle = tuple([plugin.is_idle for plugin in self.conditional])
+        found = self.without.get(idle)
+        if found is None:
+            plugins = [plugin for plugin, is_idle in zip(self.conditional, idle, strict=True) if is_idle]
+            found = self.without[idle] = _reduced(self, plugins) if plugins else self
+        return found
 
     async def start(self) -> None:
         """Begin what plugins do beside requests. ``ConfigError``: none of them runs."""
@@ -121,6 +153,50 @@ class Pipeline:
         for plugin in self.instances.values():
             if isinstance(plugin, Running):
                 await plugin.close()
+
+
+def _reduced(pipeline: Pipeline, idle: Sequence[Any]) -> Pipeline:
+    """The pipeline without these plugins."""
+
+    def kept(steps: tuple[_Step, ...]) -> tuple[_Step, ...]:
+        return tuple(step for step in steps if all(step.plugin is not plugin for plugin in idle))
+
+    profiles = {
+        name: replace(each, request=kept(each.request), response=kept(each.response))
+        for name, each in pipeline.profiles.items()
+    }
+    return _completed(
+        replace(
+            pipeline,
+            before=kept(pipeline.before),
+            profiles=MappingProxyType(profiles),
+            after=kept(pipeline.after),
+            conditional=(),
+        )
+    )
+
+
+def _completed(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with what follows from its plugins."""
+    profiles, picker = pipeline.profiles, pipeline.picker
+    always = profiles.get(picker.always(profiles.keys())) if isinstance(picker, FixedPicker) else None
+    steps = [*pipeline.before, *(step for profile in profiles.values() for step in profile.request)]
+    return replace(
+        pipeline,
+        always=always,
+        needs_request_body=picker.needs_request_body
+        or bool(pipeline.extractors)
+        or any(step.plugin.needs_request_body for step in steps),
+        is_idle=not (
+            pipeline.before
+            or pipeline.after
+            or always is None
+            or always.request
+            or always.response
+            or pipeline.extractors
+            or pipeline.owned_headers
+        ),
+    )
 
 
 def load_pipeline(
@@ -204,26 +280,27 @@ class _Builder:
         check_data(config, layer, instances)
         raise_any(instances.problems)
         assert picker is not None  # noqa: S101 - a picker that is none has problems
-        steps = [*before, *(step for profile in profiles.values() for step in profile.request)]
-        return Pipeline(
-            config=config,
-            instances=MappingProxyType(instances.by_name),
-            before=before,
-            picker=picker,
-            profiles=MappingProxyType(profiles),
-            after=after,
-            extractors=layer.extractors,
-            first_byte_extractors=tuple(each for each in layer.extractors if each.needs_first_byte),
-            usage_extractors=tuple(
-                each for each in layer.extractors if isinstance(each, UsageExtractor) and each.needs_usage
-            ),
-            needs_request_body=picker.needs_request_body
-            or bool(layer.extractors)
-            or any(step.plugin.needs_request_body for step in steps),
-            owned_headers=frozenset(
-                name.lower() for plugin in instances.of(HeaderOwner) for name in plugin.owned_headers()
-            ),
-            warnings=(*instances.warnings, *self._unused()),
+        return _completed(
+            Pipeline(
+                config=config,
+                instances=MappingProxyType(instances.by_name),
+                before=before,
+                picker=picker,
+                profiles=MappingProxyType(profiles),
+                always=None,
+                after=after,
+                extractors=layer.extractors,
+                first_byte_extractors=tuple(each for each in layer.extractors if each.needs_first_byte),
+                usage_extractors=tuple(
+                    each for each in layer.extractors if isinstance(each, UsageExtractor) and each.needs_usage
+                ),
+                needs_request_body=False,
+                owned_headers=frozenset(
+                    name.lower() for plugin in instances.of(HeaderOwner) for name in plugin.owned_headers()
+                ),
+                warnings=(*instances.warnings, *self._unused()),
+                conditional=tuple(instances.of(Conditional)),
+            )
         )
 
     def _picker(self, profiles: Mapping[str, Profile]) -> Any:
@@ -282,7 +359,8 @@ class _Builder:
             at = f"{path}[{index}].pluginRef"
             plugin = self._find(at, entry.plugin_ref, ResponseProcessor, "processes no responses")
             if plugin is not None:
-                steps.append(ResponseStep(plugin, self._metrics.plugin("response", plugin.name)))
+                sees = plugin.sees_response if isinstance(plugin, Choosy) else None
+                steps.append(ResponseStep(plugin, self._metrics.plugin("response", plugin.name), sees))
         return tuple(steps)
 
     def _find(self, path: str, name: str, role: Any, lacking: str) -> Any:

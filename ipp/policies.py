@@ -62,9 +62,9 @@ class PoolTable:
     def pool_of(self, model: str) -> str:
         """Name of the pool; empty when nobody says."""
         found = self._exact.get(model)
-        if found is None:
-            found = next((pool for head, pool in self._patterns if model.startswith(head)), "")
-        return found
+        if found is not None or not self._patterns:
+            return found or ""
+        return next((pool for head, pool in self._patterns if model.startswith(head)), "")
 
     def url_of(self, pool: str, rng: random.Random) -> str | None:
         """One of a pool's servers; None when none is known."""

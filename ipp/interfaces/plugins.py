@@ -28,6 +28,27 @@ class RequestProcessor(Protocol):
 
 
 @runtime_checkable
+class Conditional(Protocol):
+    """A plugin that may have nothing to do with any exchange that begins now.
+
+    It is asked when an exchange begins. One that is idle is left out of it altogether, request and response,
+    and is not what makes the processor wait for a body.
+    """
+
+    @property
+    def is_idle(self) -> bool: ...
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """A plugin for responses that may tell from the request that it has nothing to do with its response."""
+
+    def sees_response(self, request: RequestMessage) -> bool:
+        """Whether ``process_response`` is to be called."""
+        ...
+
+
+@runtime_checkable
 class ResponseProcessor(Protocol):
     """Changes a response's headers, and says what its body passes through."""
 
@@ -46,6 +67,15 @@ class ProfilePicker(Protocol):
     needs_request_body: ClassVar[bool]
 
     def pick(self, request: RequestMessage, profiles: Collection[str]) -> str:
+        """The name of one of them."""
+        ...
+
+
+@runtime_checkable
+class FixedPicker(Protocol):
+    """A picker that takes the same profile for every request, so that nobody needs to ask."""
+
+    def always(self, profiles: Collection[str]) -> str:
         """The name of one of them."""
         ...
 

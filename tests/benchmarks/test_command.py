@@ -23,7 +23,7 @@ from cli.main import main
         (["bench", "extproc", "--repeat=two"], "--repeat: invalid int value: 'two'"),
         (
             ["bench", "extproc", "--servers=envoy,go"],
-            "'envoy,go' is not a list of: envoy, epp, transport, grpc-aio",
+            "'envoy,go' is not a list of: envoy, epp, transport, grpc-aio, passing, ipp, ipp-others",
         ),
         (["bench", "extproc", "--modes="], "'' is not a list of: full-duplex, request-only"),
         (["bench", "extproc", "--scrape-interval=fast"], "--scrape-interval: "),

@@ -16,8 +16,10 @@ from dataplane.errors import ConfigError, RequestError
 from dataplane.extproc.events import EndBody
 from dataplane.extproc.exchange import HttpRequest
 from dataplane.headers import Headers
+from ipp.handler import UNCHANGED
 from ipp.policies import PolicyHolder
-from tests.support.processors import Rig, one_profile
+from tests.support.processors import Rig, headers_of, one_profile
+from tests.support.profiles import FIELD
 
 PLUGIN: dict[str, Any] = {"type": "guardrails"}
 CONFIG: dict[str, Any] = {
@@ -99,6 +101,38 @@ def test_a_harmless_request_keeps_its_bytes_and_is_not_compressed_on_its_way_bac
     answer = rig.ask(chat("hello"), ("accept-encoding", "gzip"))
     assert answer.body is None
     assert list(answer.remove_headers) == ["accept-encoding"]
+
+
+def test_without_policies_nothing_is_waited_for_and_one_that_comes_holds_for_the_next_exchange() -> None:
+    policies = holder()
+    rig = Rig(CONFIG, policies)
+    early = rig.handler.open()
+    assert (early.needs_request_body, rig.handler.open()) == (False, early)
+    request = HttpRequest(Headers.of([]), None, None)
+    assert early.on_request(request, lambda _: None) is UNCHANGED
+    policies.put(holder(strict={"rules": [WORDS]}).current, ["strict"], "8")
+    assert rig.handler.open().needs_request_body is True
+    with pytest.raises(RequestError):
+        rig.ask(chat("forbidden"))
+    policies.put(holder().current, [], "9")
+    assert rig.handler.open().needs_request_body is False
+    assert rig.counted("ipp_success_total") == 1
+    assert rig.counted("pointsman_ipp_requests_total", profile="default") == 1
+    assert rig.counted("pointsman_ipp_request_processing_seconds_count") == 1
+
+
+def test_other_plugins_run_whatever_policies_there_are() -> None:
+    rig = Rig(one_profile([PLUGIN, FIELD]), holder())
+    assert rig.handler.open().needs_request_body is True
+    assert headers_of(rig.ask(chat("forbidden"))) == {"x-model": "m"}
+    labels = {"extension_point": "request", "plugin_type": "guardrails", "plugin_name": "guardrails"}
+    assert rig.counted("ipp_plugin_duration_seconds_count", **labels) == 0
+
+
+def test_requests_wait_for_policies_that_nobody_knows_yet() -> None:
+    rig = Rig(CONFIG, PolicyHolder(random.Random(1)))
+    with pytest.raises(RequestError, match="not known yet"):
+        rig.ask(chat("hello"))
 
 
 def test_what_is_masked_comes_back_to_its_caller() -> None:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataplane.extproc.events import Proceed
-from dataplane.extproc.exchange import Decision, HttpRequest, HttpResponse
+from dataplane.extproc.exchange import Exchange, HttpRequest, HttpResponse
 from dataplane.headers import Headers
-from ipp.handler import ProcessorExchange, ProcessorHandler
+from ipp.handler import ProcessorHandler
 from ipp.interfaces.handle import Handle
 from ipp.metrics import IppMetrics
 from ipp.pipeline import Pipeline, load_pipeline
@@ -61,8 +61,8 @@ class Rig:
         self.clock = ManualClock()
         self.pipeline = pipeline_of(config, self.metrics, policies, self.clock)
         self.handler = ProcessorHandler(self.pipeline, self.metrics)
-        self.exchange: ProcessorExchange = self.handler.open()
-        self.later: list[Decision | Exception] = []
+        self.exchange: Exchange = self.handler.open()
+        self.later: list[Any] = []
 
     def ask(self, body: Any, *headers: tuple[str, str]) -> Proceed:
         """The decision; bodies that are no bytes are sent as JSON. Raises what the request ends in."""

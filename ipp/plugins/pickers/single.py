@@ -25,4 +25,8 @@ class SingleProfilePicker:
 
     def pick(self, _: RequestMessage, profiles: Collection[str]) -> str:
         """The first profile."""
+        return self.always(profiles)
+
+    def always(self, profiles: Collection[str]) -> str:
+        """The first profile."""
         return next(iter(profiles))

@@ -90,13 +90,21 @@ class Guardrails:
     async def close(self) -> None:
         """Nothing is held."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no policy can hold for anything; a request waits for policies nobody knows yet."""
+        current = self._policies.current
+        return current is not None and current.is_empty
+
+    def sees_response(self, request: RequestMessage) -> bool:
+        """Whether a policy holds for the request."""
+        return self.name in request.state
+
     def process_request(self, request: RequestMessage) -> Awaitable[None] | None:
         """Let it pass, mask it, or raise what refuses it."""
         current = self._policies.current
         if current is None:
             raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
-        if current.is_empty:
-            return None
         model = request.model
         policy = current.select(request.tenant, model, self._policies.pools.pool_of(model))
         if policy is None:
