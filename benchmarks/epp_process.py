@@ -1,7 +1,7 @@
 """A real picker as an operator starts it: a process of its own, a config file, an endpoints file."""
 
 import json
-import socket
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from benchmarks.children import Child, module_command
+from dataplane.processes.ports import Ports
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 SERVING = b"\x08\x01"
@@ -81,7 +82,8 @@ class Epp(Child):
         if config is None:
             config = folder / "epp.yaml"
             config.write_text(json.dumps(default_config(endpoints_file)))
-        grpc_port, self.health_port, self.metrics_port = free_ports(3)
+        self._ports = Ports(random.SystemRandom())
+        grpc_port, self.health_port, self.metrics_port = (self._ports(0, "port") for _ in range(3))
         self.address = f"127.0.0.1:{grpc_port}"
         flags = {
             "pool-name": POOL,
@@ -112,15 +114,3 @@ def wait_until_serving(child: Child, health_port: int) -> None:
                 return False
 
         child.wait_until(serves)
-
-
-def free_ports(count: int) -> list[int]:
-    """Different TCP ports that nobody listens on at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

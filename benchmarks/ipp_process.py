@@ -1,12 +1,14 @@
 """A real payload processor as an operator starts it: a process, a config file, a folder of policies."""
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.children import Child, module_command
-from benchmarks.epp_process import free_ports, wait_until_serving
+from benchmarks.epp_process import wait_until_serving
+from dataplane.processes.ports import Ports
 
 CONFIG: dict[str, Any] = {
     "apiVersion": "llm-d.ai/v1alpha1",
@@ -44,7 +46,8 @@ class Ipp(Child):
         config.write_text(json.dumps(CONFIG))
         for policy in policies:
             (places / f"{policy['metadata']['name']}.json").write_text(json.dumps(policy))
-        grpc_port, self.health_port, metrics_port = free_ports(3)
+        self._ports = Ports(random.SystemRandom())
+        grpc_port, self.health_port, metrics_port = (self._ports(0, "port") for _ in range(3))
         self.address = f"127.0.0.1:{grpc_port}"
         flags = {
             "config-file": config,

@@ -71,7 +71,7 @@ async def _run(options: XdsOptions) -> XdsResult:
         plane = stack.enter_context(ControlPlane(folder))
         names = [f"pool-{index}" for index in range(options.pools)]
         share = max(1, options.endpoints // options.pools)
-        documents = [gateway(), *(pool(name) for name in names)]
+        documents = [gateway(plane.ports(0, "listener")), *(pool(name) for name in names)]
         await plane.apply([*documents, *(endpoint_list(name, share) for name in names)])
         envoy = stack.enter_context(Envoy("envoy", plane.bootstrap(), folder))
         pickers = await stack.enter_async_context(Pickers(names, plane.server))

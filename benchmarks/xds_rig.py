@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 from benchmarks.children import BenchError, Child
 from controlplane.xds.envoy.bootstrap import ControlPlaneAddress, EnvoyIdentity, bootstrap
 from dataplane.errors import ConfigError
+from dataplane.processes.ports import LOOPBACK, Ports
 from dataplane.xds.client import XdsClient
 from dataplane.xds.codec import unwrapped
 from dataplane.xds.messages import POOL_OBJECTS, Node
@@ -26,7 +27,6 @@ from dataplane.xds.subscriber import Held, Subscriber
 from dataplane.xds.transport import AdsStream, ServerAddress
 
 GATEWAY: Final = "bench"
-LOOPBACK: Final = "127.0.0.1"
 CALL_S: Final = 60.0
 OWN: Final = "pointsman.dev/v1"
 
@@ -36,9 +36,9 @@ def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": OWN, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def gateway() -> dict[str, Any]:
+def gateway(port: int) -> dict[str, Any]:
     """Reaches every pool."""
-    return document("Gateway", GATEWAY, {"listener": {"port": free_port()}, "accessLog": "/dev/null"})
+    return document("Gateway", GATEWAY, {"listener": {"port": port}, "accessLog": "/dev/null"})
 
 
 def pool(name: str) -> dict[str, Any]:
@@ -61,13 +61,6 @@ def objective(name: str, pool_name: str) -> dict[str, Any]:
     return document("InferenceObjective", name, {"poolRef": {"name": pool_name}, "priority": 1})
 
 
-def free_port() -> int:
-    """A port that nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
-
-
 class ControlPlane:
     """API and discovery server on a database of their own. A context manager."""
 
@@ -79,7 +72,8 @@ class ControlPlane:
             "DATABASE_URL=",
             "DJANGO_SETTINGS_MODULE=controlplane.settings",
         ]
-        self._api, self._port = free_port(), free_port()
+        self.ports = Ports(random.SystemRandom())
+        self._api, self._port = self.ports(0, "api"), self.ports(0, "xds")
         self._token_file = folder / "token"
         self.server = ServerAddress(target=f"{LOOPBACK}:{self._port}", token_file=str(self._token_file))
 

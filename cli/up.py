@@ -120,7 +120,8 @@ def start_gateway(arguments: argparse.Namespace, state: Path, screen: Screen) ->
     """A gateway from one file."""
     if arguments.web_port is not None:
         raise ConfigError("there is no control plane with --config", path="--web-port")
-    plan = make_plan(adjusted(load(arguments.config), arguments), state, Ports(random.SystemRandom()))
+    choose = Ports(random.SystemRandom())  # its ports are no other run's for as long as it is there
+    plan = make_plan(adjusted(load(arguments.config), arguments), state, choose)
 
     async def watch(gateway: Gateway) -> int:
         await gateway.start()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.epp_process import default_config, endpoints_document, free_ports
+from benchmarks.epp_process import default_config, endpoints_document
 
 
 def test_config_is_the_built_in_one_with_endpoints_from_a_file():
@@ -21,7 +21,3 @@ def test_endpoints_file_lists_addresses_and_ports_as_text():
     assert endpoints_document(["127.0.0.1:8001"]) == {
         "endpoints": [{"name": "replica-0", "address": "127.0.0.1", "port": "8001"}]
     }
-
-
-def test_free_ports_differ():
-    assert len(set(free_ports(5))) == 5

@@ -40,7 +40,8 @@ BODY = {"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content
 
 async def test_requests_wait_and_none_is_lost(tmp_path: Path) -> None:
     async with rendering() as renderer, aiohttp.ClientSession() as session:
-        plan = make_plan(parse(CONFIG.format(url=renderer.url)), tmp_path, Ports(random.SystemRandom()))
+        ports = Ports(random.SystemRandom())
+        plan = make_plan(parse(CONFIG.format(url=renderer.url)), tmp_path, ports)
         url, pool = f"{plan.url}/v1/chat/completions", plan.pools[0]
 
         async def ask() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from dataplane.processes.ports import Ports
 
 
 class Server(NamedTuple):
@@ -31,6 +34,7 @@ class Command:
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
         }
         self.environment.pop("DATABASE_URL", None)
+        self.ports = Ports(random.SystemRandom())
 
     def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -54,8 +58,12 @@ class Command:
         return done.stderr
 
     @contextmanager
-    def serves(self, log: Path, *arguments: str, port: str = "0") -> Iterator[Server]:
-        """A server of the control plane that runs until the block ends, and then ends in order."""
+    def serves(self, log: Path, *arguments: str, port: str = "") -> Iterator[Server]:
+        """A server of the control plane that runs until the block ends, and then ends in order.
+
+        Without a port it is at one that is still its own when it comes back after an absence.
+        """
+        port = port or str(self.ports(0, "port"))
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "cli.main", "controlplane", *arguments, "--port", port],

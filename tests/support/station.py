@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from dataplane.processes.child import die_with_parent
-from dataplane.processes.ports import Ports
 from tests.support.console import PASSWORD
 from tests.support.controlplane_command import Command, Server
 
@@ -74,7 +72,7 @@ class Station:
         self.command.environment["VALKEY_URL"] = valkey
         self._stack = ExitStack()
         self._web: AbstractContextManager[Server] | None = None
-        self._port = "0"
+        self._port = ""
         self._xds = self._token = ""
         self.url = ""
 
@@ -124,7 +122,7 @@ class Station:
     def _start(self, pool: str, name: str, token: Path) -> Follower:
         endpoints, log = self.folder / f"{name}.endpoints", self.folder / f"{name}.log"
         endpoints.write_text(json.dumps({"endpoints": [{"name": "e", "address": "127.0.0.1", "port": "9"}]}))
-        port = Ports(random.Random())(0, "port")
+        port = self.command.ports(0, "port")
         words = [
             *(sys.executable, "-m", "cli.main", "epp", "--pool-name", pool),
             *("--host", "127.0.0.1", "--secure-serving=false", "--drain-timeout", "1s"),

@@ -25,7 +25,8 @@ class ValkeyServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = Ports(random.Random())(0, "port")
+        self._ports = Ports(random.SystemRandom())
+        self.port = self._ports(0, "port")
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -35,7 +35,8 @@ def actions(plan: dict[str, list[dict[str, str]]]) -> dict[str, int]:
 async def plan_elsewhere(smoke: Smoke, documents: Sequence[dict[str, Any]]) -> dict[str, int]:
     """What applying them comes to on a control plane of its own."""
     here = smoke.machine.layout
-    layout = replace(here, state=here.state / "elsewhere", web_port=Ports(random.SystemRandom())(0, "web"))
+    ports = Ports(random.SystemRandom())
+    layout = replace(here, state=here.state / "elsewhere", web_port=ports(0, "web"))
     layout.logs.mkdir(parents=True)
     api = Api(smoke.session, layout.web, (await set_up(layout, "")).token)
     command = (*POINTSMAN, "controlplane", "serve", "--port", str(layout.web_port))

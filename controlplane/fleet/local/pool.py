@@ -31,7 +31,7 @@ from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.processes.child import Child, Say, StartError
 from dataplane.processes.folder import write_atomically
-from dataplane.processes.ports import LOOPBACK, Ports, is_free
+from dataplane.processes.ports import Ports
 from epp.plugins.endpoint_file import MAX_FILE_BYTES, parse_document
 
 log = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class LocalPool:
                         await self._wake.wait()
         finally:
             await asyncio.gather(*(self._stop(name) for name in list(self._children)))
-        self._release()
+            self._release()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _attempt(self, wanted: WantedPool) -> str:
@@ -225,8 +225,10 @@ class LocalPool:
         chosen: list[int] = []
         try:
             for name, configured, last in zip(PickerPorts._fields, asked, kept, strict=True):
-                again = last if not configured and last and is_free(LOOPBACK, last) else configured
-                chosen.append(self._choose(again, f"driver.ports.{name}"))
+                path = f"driver.ports.{name}"
+                chosen.append(
+                    self._choose(configured, path) if configured else self._choose.again(last, path)
+                )
         except ConfigError:
             self._choose.release(*chosen)
             raise

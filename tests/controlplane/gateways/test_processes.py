@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 import socket
 import subprocess
@@ -19,20 +18,12 @@ from typing import Any
 import pytest
 
 from controlplane.xds.nodes import LISTENER
-from dataplane.processes.ports import LOOPBACK, Ports
+from dataplane.processes.ports import LOOPBACK
 from tests.support.controlplane_command import Command, serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATIENCE_S = 60.0
-
-
-PORTS = Ports(random.SystemRandom())
-
-
-def free_port() -> int:
-    """One that nobody gets by chance before it is used."""
-    return PORTS(0, "port")
 
 
 def pool(name: str, *models: str) -> dict[str, Any]:
@@ -65,11 +56,11 @@ class Plant:
 
     def __init__(self, folder: Path, command: Command) -> None:
         self.folder, self.command = folder, command
-        self.port, self.admin = free_port(), free_port()
+        self.port, self.admin = command.ports(0, "listener"), command.ports(0, "admin")
         self.token = folder / "token"
         command.says("controlplane", "user", "edge", "--role", "worker")
         self.token.write_text(command.says("controlplane", "token", "edge", "envoy", "--gateway", "public"))
-        self.xds_port = str(free_port())
+        self.xds_port = str(command.ports(0, "xds"))
 
     @contextmanager
     def process(self, name: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -47,7 +47,7 @@ class Plant:
         self.token = folder / "token"
         self.xds: AbstractContextManager[Server] | None = None
         self.server: Server | None = None
-        self._port = "0"
+        self._port = ""
 
     def begin(self) -> None:
         self.command.says("controlplane", "init")
