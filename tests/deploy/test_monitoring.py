@@ -1,24 +1,29 @@
-"""Dashboard and alerts ask for nothing that a running picker does not expose, and are well formed."""
+"""Dashboards and alerts ask for nothing that running processes do not expose, and are well formed."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from controlplane.xds.hub import Hub
+from dataplane.observability.exposition import Description
+from ipp.app import Processor
+from ipp.options import parse_args
 from tests.support.black_box import ANSWERED, Pod, Site, request_body, request_headers
 from tests.support.promql import Asked, asked
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "deploy/grafana/endpoint-picker.json"
 CONTROL_PLANE = ROOT / "deploy/grafana/control-plane.json"
+PROCESSOR = ROOT / "deploy/grafana/payload-processor.json"
 ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
 SCRAPE = ROOT / "deploy/prometheus/prometheus.yaml"
 GUIDE = ROOT / "docs/guides/observability.md"
@@ -38,9 +43,11 @@ def panels(file: Path = DASHBOARD) -> list[dict[str, Any]]:
     return [panel for panel in dashboard(file)["panels"] if panel["type"] != "row"]
 
 
-def alerts() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
-    rules: list[dict[str, Any]] = group["rules"]
+def alerts(group: str) -> list[dict[str, Any]]:
+    """The rules of a group."""
+    groups = {each["name"]: each["rules"] for each in yaml.safe_load(ALERTS.read_text())["groups"]}
+    assert list(groups) == ["endpoint-picker", "payload-processor"]
+    rules: list[dict[str, Any]] = groups[group]
     return rules
 
 
@@ -56,6 +63,28 @@ async def exposed(folder: Path) -> dict[str, set[str]]:
         await site.converse(*stream, *ANSWERED)
         text = await site.page("/metrics")
         described = site.picker.metrics.numbers.describe()
+    return samples(text, described)
+
+
+async def exposed_by_processor(folder: Path) -> dict[str, set[str]]:
+    """The same of a payload processor that has a control plane."""
+    token = folder / "token"
+    token.write_text("t")
+    free = [f"--{name}-port=0" for name in ("grpc", "grpc-health", "metrics")]
+    options = ["--host=127.0.0.1", "--secure-serving=false", *free]
+    processor = Processor(parse_args([*options, "--xds-server=127.0.0.1:1", f"--xds-token-file={token}"]))
+    await processor.admin.start()
+    try:
+        url = f"http://127.0.0.1:{processor.admin.port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            text = await answer.text()
+    finally:
+        await processor.stop()
+    return samples(text, processor.metrics.numbers.describe())
+
+
+def samples(text: str, described: Sequence[Description]) -> dict[str, set[str]]:
+    """Sample name -> labels, of a page and of families without samples."""
     found: dict[str, set[str]] = {"up": set()}
     for family in text_string_to_metric_families(text):
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -89,10 +118,28 @@ def missing(query: Asked, found: Mapping[str, set[str]]) -> list[str]:
 async def test_a_running_picker_exposes_all_that_dashboard_and_alerts_ask_for(tmp_path: Path):
     found = await exposed(tmp_path)
     queries = {target["expr"] for panel in panels() for target in panel["targets"]}
-    queries |= {rule["expr"] for rule in alerts()}
+    queries |= {rule["expr"] for rule in alerts("endpoint-picker")}
     in_vain = {query: lacking for query in queries if (lacking := missing(expression(query), found))}
     assert in_vain == {}
     assert len(queries) > 50
+
+
+@pytest.mark.integration
+async def test_a_running_processor_exposes_all_that_dashboard_and_alerts_ask_for(tmp_path: Path):
+    found = await exposed_by_processor(tmp_path)
+    queries = {target["expr"] for panel in panels(PROCESSOR) for target in panel["targets"]}
+    queries |= {rule["expr"] for rule in alerts("payload-processor")}
+    in_vain = {query: lacking for query in queries if (lacking := missing(expression(query), found))}
+    assert in_vain == {}
+    assert len(queries) > 50
+    asked_for = {family_of(name) for query in queries for name in expression(query).metrics}
+    own = {family_of(name) for name in found if name.startswith(("ipp_", "pointsman_ipp_"))}
+    assert own - asked_for == set()
+
+
+def family_of(sample: str) -> str:
+    """The family that a sample belongs to."""
+    return re.sub("_(bucket|sum|count)$", "", sample)
 
 
 def test_a_discovery_server_exposes_all_that_its_dashboard_asks_for():
@@ -103,7 +150,7 @@ def test_a_discovery_server_exposes_all_that_its_dashboard_asks_for():
     queries = {target["expr"] for panel in panels(CONTROL_PLANE) for target in panel["targets"]}
     in_vain = {query: lacking for query in queries if (lacking := missing(expression(query), found))}
     assert in_vain == {}
-    assert dashboard(CONTROL_PLANE)["uid"] != dashboard(DASHBOARD)["uid"]
+    assert len({dashboard(file)["uid"] for file in (DASHBOARD, CONTROL_PLANE, PROCESSOR)}) == 3
 
 
 def test_the_check_finds_what_is_not_there():
@@ -122,7 +169,7 @@ def test_the_check_finds_what_is_not_there():
         asked("a_total & b")
 
 
-@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE, PROCESSOR], ids=lambda file: file.stem)
 def test_panels_have_ids_and_places_of_their_own(file: Path):
     every = dashboard(file)["panels"]
     ids = [panel["id"] for panel in every]
@@ -139,7 +186,7 @@ def test_panels_have_ids_and_places_of_their_own(file: Path):
     assert len(set(titles)) == len(titles)
 
 
-@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE, PROCESSOR], ids=lambda file: file.stem)
 def test_every_panel_says_what_it_shows_and_reads_from_the_chosen_source(file: Path):
     every = panels(file)
     assert [panel["title"] for panel in every if not panel["description"]] == []
@@ -147,7 +194,7 @@ def test_every_panel_says_what_it_shows_and_reads_from_the_chosen_source(file: P
     assert sources == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}
 
 
-@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [DASHBOARD, CONTROL_PLANE, PROCESSOR], ids=lambda file: file.stem)
 def test_legends_name_labels_that_the_query_leaves(file: Path):
     wrong = {}
     for panel in panels(file):
@@ -160,7 +207,7 @@ def test_legends_name_labels_that_the_query_leaves(file: Path):
 
 
 def test_every_alert_has_a_severity_and_its_place_in_the_guide():
-    rules = alerts()
+    rules = [*alerts("endpoint-picker"), *alerts("payload-processor")]
     assert {rule["labels"]["severity"] for rule in rules} == {"critical", "warning"}
     assert [rule["alert"] for rule in rules if not rule["annotations"]["summary"]] == []
     section = GUIDE.read_text().partition("## Alerts")[2].partition("\n## ")[0]
@@ -172,6 +219,6 @@ def test_the_scrape_configuration_loads_the_alerts_and_names_their_job():
     document = yaml.safe_load(SCRAPE.read_text())
     assert document["rule_files"] == [ALERTS.name]
     names = [each["job_name"] for each in document["scrape_configs"]]
-    assert names == ["endpoint-picker", "control-plane"]
+    assert names == ["endpoint-picker", "payload-processor", "control-plane"]
     jobs = re.findall(r'job="([^"]+)"', ALERTS.read_text())
-    assert set(jobs) == {"endpoint-picker"}
+    assert set(jobs) == {"endpoint-picker", "payload-processor"}
