@@ -19,6 +19,7 @@ from cli.documents import RefusedError, add_url, call, guarded
 MAX_LINES: Final = 100_000
 MAX_LINE: Final = 1 << 20
 ACTIONS: Final = ("pass", "flag", "mask", "block")
+DIALECTS: Final = ("chat", "completions", "responses", "messages", "gemini", "embeddings")
 Try = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -36,6 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
     test.add_argument("-f", "--filename", action="append", default=[], metavar="FILE", help="policies")
     test.add_argument("--policy", action="append", metavar="NAME", help="of the control plane")
     test.add_argument("--stage", choices=("request", "response", "stream"), default="request")
+    test.add_argument("--dialect", choices=DIALECTS, default="chat", help="the API that carries a text")
     for name in ("tenant", "model", "pool"):
         test.add_argument(f"--{name}", default="", help=f"as if the request were of this {name}")
     test.add_argument("--json", action="store_true", help="print results as JSON, one a line")
@@ -50,7 +52,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     if arguments.filename and arguments.policy:
         raise RefusedError("--policy names policies of the control plane; leave it out with -f")
     attempt = _here(arguments) if arguments.filename else _there(arguments)
-    where = {name: getattr(arguments, name) for name in ("stage", "tenant", "model", "pool")}
+    where = {name: getattr(arguments, name) for name in ("stage", "dialect", "tenant", "model", "pool")}
     if arguments.text is not None:
         text = sys.stdin.read(MAX_LINE) if arguments.text == "-" else arguments.text
         _print(attempt({**where, "text": text}), as_json=arguments.json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Final
 
 import msgspec
 from django.urls import URLPattern, path
@@ -16,32 +16,16 @@ from controlplane.core.api import openapi
 from controlplane.core.api.resources import actor_of
 from controlplane.core.errors import InvalidError
 from controlplane.core.roles import Action, require
-from controlplane.policies import verdicts
-from controlplane.policies.models import GuardrailPolicy
+from controlplane.policies import trials, verdicts
 from controlplane.policies.services import POLICY
+from controlplane.policies.trials import TrialBody
 from dataplane.config.decode import decode_struct
-from dataplane.config.document_files import PlacedDocument
-from dataplane.config.guardrails import GuardrailPolicySpec
-from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.verdicts import VerdictRecord
-from ipp.guardrails.trial import Trial, TrialResult, run_trial
-from ipp.policies import read_policy
+from ipp.guardrails.trial import TrialResult
 
-MAX_POLICIES: Final = 50
-"""Documents that are tried at a time."""
 KNOWN: Final = ("limit", *verdicts.FILTERS)
 """Of a question for verdicts."""
-
-
-class TrialBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """What a caller wants tried."""
-
-    trial: Trial
-    policies: Annotated[list[str], msgspec.Meta(max_length=MAX_POLICIES)] | None = None
-    """Names of policies that are here; None = all of them, unless ``documents`` are given."""
-    documents: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MAX_POLICIES)] = []
-    """Policies that are not here yet, as documents."""
 
 
 class GuardrailTestView(APIView):
@@ -60,42 +44,7 @@ class GuardrailTestView(APIView):
         body = decode_struct(request.data, TrialBody, "", problems)
         if body is None or problems:
             raise InvalidError.of(problems or [ConfigError("must be a mapping")])
-        documents = [*_known(body, problems), *_given(body, problems)]
-        if problems:
-            raise InvalidError.of(problems)
-        try:
-            found = run_trial(documents, body.trial)
-        except ConfigErrors as errors:
-            raise InvalidError.of(list(errors.errors)) from None
-        except ConfigError as error:
-            raise InvalidError.of([error]) from None
-        return Response(msgspec.to_builtins(found))
-
-
-def _known(body: TrialBody, problems: list[ConfigError]) -> list[tuple[str, GuardrailPolicySpec]]:
-    """Policies of the database that are asked for."""
-    if body.policies is None and body.documents:
-        return []
-    rows = GuardrailPolicy.objects.order_by("name")
-    if body.policies is not None:
-        rows = rows.filter(name__in=body.policies)
-    found = {row.name: msgspec.convert(row.spec, GuardrailPolicySpec) for row in rows}
-    for index, name in enumerate(body.policies or ()):
-        if name not in found:
-            names = GuardrailPolicy.objects.values_list("name", flat=True)[:1000]
-            message = f"there is no GuardrailPolicy {name!r}{did_you_mean(name, names)}"
-            problems.append(ConfigError(message, path=f"policies[{index}]"))
-    return list(found.items())
-
-
-def _given(body: TrialBody, problems: list[ConfigError]) -> list[tuple[str, GuardrailPolicySpec]]:
-    """Policies that are sent along."""
-    found = []
-    for index, document in enumerate(body.documents):
-        read = read_policy(PlacedDocument(f"documents[{index}]", document), problems)
-        if read is not None:
-            found.append(read)
-    return found
+        return Response(msgspec.to_builtins(trials.run(actor_of(request), body)))
 
 
 class VerdictsView(APIView):

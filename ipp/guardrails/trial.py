@@ -7,7 +7,7 @@ not run: nobody outside is asked about what a person pastes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.matches import Facts
 from ipp.guardrails.policies import Policies
 from ipp.guardrails.rules import is_pure
+from ipp.guardrails.trial_shapes import SHAPES, Dialect, Shape
 from ipp.guardrails.verdicts import Action, Outcome, Verdict
 
 MAX_TEXT: Final = 200_000
@@ -35,6 +36,8 @@ class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     body: dict[str, Any] | None = None
     """A whole request, or a whole answer."""
     stage: Stage = "request"
+    dialect: Dialect = "chat"
+    """The API whose request or answer holds a text; a body says itself which it is."""
     tenant: Annotated[str, msgspec.Meta(max_length=253)] = ""
     model: Annotated[str, msgspec.Meta(max_length=256)] = ""
     """Empty = the body's."""
@@ -45,6 +48,8 @@ class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
             raise ConfigError("give one of text and body", path="text")
         if self.body is not None and self.stage == "stream":
             raise ConfigError("is no stage of a body; give a text", path="stage")
+        if SHAPES[self.dialect].answer is None and self.stage != "request":
+            raise ConfigError(f"answers of {self.dialect} hold no text", path="dialect")
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -55,6 +60,10 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Blocked: what the client is told, as a stable code."""
     message: str = ""
     """Blocked: the same for people."""
+    status: int = 200
+    """The HTTP status the client gets; a stream's has been sent before its text is looked at."""
+    error: Any = None
+    """Blocked: the whole error the client gets, a JSON body or the last event but the end."""
     text: str | None = None
     """What is left of the text; None when it is blocked, or a body was tried."""
     body: Any = None
@@ -84,78 +93,79 @@ def run_compiled(
     )
     if policy is None:
         return TrialResult(action="pass", text=trial.text, body=trial.body, not_run=asked)
+    shape = SHAPES[trial.dialect]
     if trial.stage == "stream":
-        return _streamed(policy, trial.text or "", asked)
+        return _streamed(policy, shape, trial.text or "", asked)
     is_text = trial.text is not None
-    raw = json.dumps(_wrapped(trial.text, trial.stage) if is_text else body).encode()
+    raw = json.dumps(_wrapped(trial, shape) if is_text else body).encode()
     is_request = trial.stage == "request"
     outcome = policy.check_request(raw, Facts()) if is_request else policy.check_response(raw)
-    return _result(outcome, asked, trial.stage, is_text=is_text)
+    read = None if not is_text else shape.asked if is_request else shape.said
+    return _result(outcome, asked, read)
 
 
-def _wrapped(text: str | None, stage: Stage) -> dict[str, Any]:
-    if stage == "request":
-        return {"model": "m", "messages": [{"role": "user", "content": text}]}
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"object": "chat.completion", "choices": [choice]}
+def _wrapped(trial: Trial, shape: Shape) -> dict[str, Any]:
+    text = trial.text or ""
+    if trial.stage == "request":
+        return {"model": trial.model or "m", **shape.request(text)}
+    return {} if shape.answer is None else shape.answer(text)
 
 
-def _result(outcome: Outcome, asked: tuple[str, ...], stage: Stage, *, is_text: bool) -> TrialResult:
-    left: Any = None if outcome.action == "block" else json.loads(outcome.body)
-    text: str | None = None
-    if is_text and left is not None:
-        message = left["messages"][0] if stage == "request" else left["choices"][0]["message"]
-        text = message["content"]
+def _result(
+    outcome: Outcome, asked: tuple[str, ...], read: Callable[[dict[str, Any]], str] | None
+) -> TrialResult:
+    """``read`` finds a text that was tried; None when a body was."""
+    is_blocked = outcome.action == "block"
+    left: Any = None if is_blocked else json.loads(outcome.body)
     return TrialResult(
         action=outcome.action,
         code=outcome.code,
         message=outcome.message,
-        text=text,
-        body=None if is_text else left,
+        status=outcome.status,
+        error=json.loads(outcome.body) if is_blocked else None,
+        text=None if read is None or left is None else read(left),
+        body=None if read is not None else left,
         verdicts=outcome.verdicts,
         not_run=asked,
     )
 
 
-def _streamed(policy: CompiledPolicy, text: str, asked: tuple[str, ...]) -> TrialResult:
-    """The text in events of a chat, and what a client would have put together of them."""
+def _streamed(policy: CompiledPolicy, shape: Shape, text: str, asked: tuple[str, ...]) -> TrialResult:
+    """The text in events of its API, and what a client would have put together of them."""
     verdicts: list[Verdict] = []
     guard = policy.open_stream("sse", None, verdicts.extend)
     if guard is None:
         return TrialResult(action="pass", text=text, not_run=asked)
     sent = b""
     try:
-        for event in _events(text):
+        for event in _events(text, shape):
             sent += guard.feed(event, False)
         sent += guard.feed(b"data: [DONE]\n\n", True)
         is_cut = False
     except EndBody as cut:
         sent, is_cut = sent + cut.last, True
     found = [json.loads(line[6:]) for line in sent.split(b"\n") if line.startswith(b"data: {")]
-    error: dict[str, Any] = next((event["error"] for event in found if "error" in event), {})
-    said = "".join(
-        choice.get("delta", {}).get("content") or "" for event in found for choice in event.get("choices", ())
-    )
+    told = next((event for event in found if "error" in event or event.get("type") == "error"), None)
+    error: Mapping[str, Any] = {} if told is None else told.get("error") or told
     actions = {verdict.action for verdict in verdicts}
     action: Action = "block" if is_cut else "mask" if "mask" in actions else "flag" if actions else "pass"
     return TrialResult(
         action=action,
-        code=error.get("code") or "",
+        code=str(error.get("code") or ""),
         message=error.get("message") or "",
-        text=said,
+        error=told,
+        text="".join(shape.heard(event) for event in found),
         verdicts=tuple(verdicts),
         not_run=asked,
     )
 
 
-def _events(text: str) -> Iterator[bytes]:
+def _events(text: str, shape: Shape) -> Iterator[bytes]:
+    yield from map(_event, shape.before)
     for at in range(0, len(text), EVENT_CHARACTERS):
-        yield _event({"content": text[at : at + EVENT_CHARACTERS]}, None)
-    yield _event({}, "stop")
+        yield _event(shape.event(text[at : at + EVENT_CHARACTERS]))
+    yield from map(_event, shape.after)
 
 
-def _event(delta: dict[str, str], reason: str | None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": reason}
-    chunk = {"object": "chat.completion.chunk", "choices": [choice]}
-    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+def _event(data: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"

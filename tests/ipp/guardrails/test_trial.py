@@ -73,6 +73,44 @@ def test_a_body_is_tried_whole() -> None:
     assert found.verdicts[0].path == "messages[0].content"
 
 
+PATHS = {
+    "chat": ("messages[0].content", "choices[0].message.content", "choices[0].delta.content"),
+    "completions": ("prompt", "choices[0].text", "choices[0].text"),
+    "responses": ("input", "output[0].content[0].text", "delta"),
+    "messages": ("messages[0].content", "content[0].text", "delta.text"),
+    "gemini": (
+        "contents[0].parts[0].text",
+        "candidates[0].content.parts[0].text",
+        "candidates[0].content.parts[0].text",
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+@pytest.mark.parametrize("stage", ALL)
+def test_a_text_stands_where_each_api_has_it(dialect: str, stage: str) -> None:
+    masked = tried(text="write to ada@example.org today", dialect=dialect, stage=stage)
+    (verdict,) = masked.verdicts
+    assert (masked.text, verdict.path, verdict.start, verdict.end) == (
+        "write to [EMAIL] today",
+        PATHS[dialect][ALL.index(stage)],
+        9,
+        24,
+    )
+    blocked = tried(text="this is forbidden", dialect=dialect, stage=stage)
+    assert (blocked.action, blocked.text in {None, "this is "}) == ("block", True)
+    assert "guardrail 'words'" in blocked.message
+    assert "guardrail 'words'" in str(blocked.error)
+    assert blocked.status == (200 if stage == "stream" else 400)
+
+
+def test_what_is_put_into_numbers_is_a_request_and_no_answer() -> None:
+    assert tried(text="forbidden", dialect="embeddings").verdicts[0].path == "input"
+    with pytest.raises(ConfigError) as caught:
+        tried(text="forbidden", dialect="embeddings", stage="response")
+    assert str(caught.value) == "dialect: answers of embeddings hold no text"
+
+
 @pytest.mark.parametrize(
     "trial", [{}, {"text": "a", "body": {}}, {"body": {"model": "m1"}, "stage": "stream"}]
 )
