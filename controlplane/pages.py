@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.urls import path
 
+from controlplane.configs import creating, places, processors
 from controlplane.configs import views as configs
 from controlplane.core.console import audit, styleguide
 from controlplane.fleet import views as fleet
@@ -16,13 +17,20 @@ urlpatterns = [
     path("new/pool/", fleet.PoolCreate.as_view(), name="pool-create"),
     path("pools/<str:name>/", fleet.Pool.as_view(), name="pool"),
     path("pools/<str:name>/delete/", fleet.PoolDelete.as_view(), name="pool-delete"),
-    path("pools/<str:name>/config/", configs.PoolConfig.as_view(), name="pool-config"),
-    path("pools/<str:name>/publish/", configs.Publish.as_view(), name="pool-publish"),
-    re_path(
-        r"^pools/(?P<name>[^/]+)/rollout/(?P<order>promote|halt|roll-back)/$",
-        configs.RolloutAct.as_view(),
-        name="rollout-act",
+    *configs.addresses("pools/<str:name>/", places.POOLS),
+    path("processors/", processors.Processors.as_view(), name="processors"),
+    path(
+        "new/processor/",
+        creating.Create.as_view(place=places.PROCESSORS, starters=processors.STARTERS),
+        name="processor-create",
     ),
+    path("processors/<str:name>/", processors.Processor.as_view(), name="processor"),
+    path(
+        "processors/<str:name>/delete/",
+        creating.Delete.as_view(place=places.PROCESSORS),
+        name="processor-delete",
+    ),
+    *configs.addresses("processors/<str:name>/", places.PROCESSORS),
     path("audit/", audit.Audit.as_view(), name="audit"),
     path("audit/<int:number>/", audit.AuditOne.as_view(), name="audit-entry"),
     path("styleguide/", styleguide.Styleguide.as_view(), name="styleguide"),

@@ -85,16 +85,21 @@ def _warnings(row: ConfigDocument, revision: ConfigRevision) -> list[str]:
 
 
 def validate(actor: Actor, name: str, document: Document, service: ConfigService) -> dict[str, Any]:
-    """What a document comes to, kept nowhere. ``InvalidError`` with everything that is wrong with it."""
+    """What a document comes to, kept nowhere. ``InvalidError`` with everything that is wrong with it.
+
+    ``changes`` are those to the newest revision there is.
+    """
     require(actor, Action.READ, service.kind)
     wanted = service.judge(document)
     if wanted.name != name:
         raise InvalidError.of([ConfigError(f"is not {name}", path="metadata.name")])
     said = wanted.spec.content
     of_document = ConfigRevision.objects.filter(document__kind=service.kind, document__name=name)
-    same = of_document.filter(digest=said.digest).first()
+    same, newest = of_document.filter(digest=said.digest).first(), of_document.first()
+    found = [] if newest is None else changes(parsed(newest.content), parsed(said.text))
     return {
         "digest": said.digest,
         "warnings": list(said.warnings),
         "revision": None if same is None else same.number,
+        "changes": msgspec.to_builtins(found),
     }

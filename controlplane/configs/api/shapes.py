@@ -62,7 +62,7 @@ PLAN: Final = _object(
     pools=_list(_TEXT),
     workers=_list(_object(worker=_TEXT, pool=_TEXT, applied=_MAYBE, first={"type": "boolean"})),
 )
-VERDICT: Final = _object(digest=_TEXT, warnings=_list(_TEXT), revision=_MAYBE)
+VERDICT: Final = _object(digest=_TEXT, warnings=_list(_TEXT), revision=_MAYBE, changes=CHANGES)
 ROLLOUT: Final = _object(
     id=_NUMBER,
     revision=_NUMBER,

@@ -24,7 +24,11 @@ MAX_CHANGES: Final = 6
 """Of an entry in the log; its own page shows all."""
 MAX_DIGITS: Final = 18
 _MINUTE: Final = "%Y-%m-%dT%H:%M"
-_PAGES: Final = {"InferencePool": "console:pool", "Tenant": "console:tenant"}
+_PAGES: Final = {
+    "InferencePool": "console:pool",
+    "Tenant": "console:tenant",
+    "PayloadProcessorConfig": "console:processor",
+}
 """Kinds whose objects have a page of their own."""
 
 
