@@ -207,11 +207,17 @@ class AllowPatterns(_Section, frozen=True, kw_only=True):
 class JsonSchema(_Section, frozen=True, kw_only=True):
     """What an answer's text must be: JSON that a schema accepts."""
 
-    schema: dict[str, Any]
+    schema: dict[str, Any] | None = None
     """JSON Schema; references stay inside the document."""
+    from_request: bool = False
+    """Whether the answer must be what the request itself asks for with ``response_format`` and its like;
+    requests that ask for no JSON get what they get."""
 
     def __post_init__(self) -> None:
-        _check_schema(self.schema)
+        if self.schema is not None:
+            check_schema(self.schema)
+        elif not self.from_request:
+            raise ConfigError("says of no schema; give schema or fromRequest: true")
 
 
 class Media(_Section, frozen=True, kw_only=True):
@@ -416,8 +422,8 @@ def _compiled(pattern: str, path: str) -> Any:
         raise ConfigError(f"is no pattern of RE2: {_reason(error)}", path=path) from None
 
 
-def _check_schema(schema: Mapping[str, Any]) -> None:
-    """References stay inside, and there is an end to it."""
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """``ConfigError`` unless references stay inside, and there is an end to it."""
     waiting: list[tuple[str, Any]] = [("schema", schema)]
     for seen, (path, item) in enumerate(waiting):
         if seen >= MAX_SCHEMA_PARTS:

@@ -24,7 +24,16 @@ from ipp.guardrails.arguments import ArgumentsFinder
 from ipp.guardrails.edits import changed
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
 from ipp.guardrails.masking import Vault, hidden
-from ipp.guardrails.matches import MAX_STREAM_MATCH, BodyMatch, BodyRule, Change, Facts, Match, TextRule
+from ipp.guardrails.matches import (
+    MAX_STREAM_MATCH,
+    BodyMatch,
+    BodyRule,
+    Change,
+    ExpectingRule,
+    Facts,
+    Match,
+    TextRule,
+)
 from ipp.guardrails.parts import across_parts
 from ipp.guardrails.shapes import ANSWER, REQUEST, Kind
 from ipp.guardrails.stream import StreamGuard
@@ -168,6 +177,11 @@ class CompiledPolicy:
             stage: Searchers([_hiding(rule, stage) for rule in texts[stage]])
             for stage in ("response", "stream")
         }
+        self._expecting: list[tuple[int, ExpectingRule]] = []
+        for index, rule in enumerate(texts["response"]):
+            answer: object = rule.answer
+            if isinstance(answer, ExpectingRule):
+                self._expecting.append((index, answer))
         self.needs_request = bool(texts["request"] or self._bodies["request"] or self.asked["request"])
         """Whether a request's body has to be seen whole."""
         restores = any(rule.restores and rule.rule.mode == "mask" for rule in texts["request"])
@@ -211,8 +225,16 @@ class CompiledPolicy:
             action=_action(verdicts),
             body=seen.body,
             verdicts=tuple(verdicts[:MAX_VERDICTS]),
-            vault=vault or None,
+            vault=self._remembering(vault, value),
         )
+
+    def _remembering(self, vault: Vault, request: Any) -> Vault | None:
+        """What is kept of the request for its answer; None = nothing."""
+        for index, rule in self._expecting if isinstance(request, dict) else ():
+            expected = rule.for_answer_to(request)
+            if expected is not None:
+                vault.expected[index] = expected
+        return vault if vault or vault.expected else None
 
     def check_response(self, body: bytes, vault: Vault | None = None) -> Outcome:
         """What becomes of a whole answer; ``vault`` is the request's."""
@@ -279,7 +301,12 @@ class CompiledPolicy:
 
     def _searchers(self, stage: Stage, vault: Vault | None) -> Searchers:
         plain = self._answers[stage]
-        return Searchers(plain.items, vault) if vault else plain
+        if vault is None:
+            return plain
+        items = list(plain.items)
+        for index, rule in vault.expected.items() if stage == "response" else ():
+            items[index] = items[index]._replace(rule=rule)
+        return Searchers(items, vault)
 
     def _check_fields(
         self, variants: Sequence[Mapping[str, Any]], facts: Facts, stage: Stage

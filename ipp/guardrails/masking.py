@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from ipp.guardrails.matches import Match
+from ipp.guardrails.matches import Match, TextRule
 
 HIDDEN: Final = "***"
 MAX_PLACEHOLDERS: Final = 10_000
@@ -48,9 +48,9 @@ def _said(escape: re.Match[str]) -> str:
 
 
 class Vault:
-    """What the placeholders of one exchange stand for."""
+    """What is kept of a request for its answer: what placeholders stand for. Empty and false without any."""
 
-    __slots__ = ("_by_value", "_counts", "_heads", "_originals", "_taken", "longest")
+    __slots__ = ("_by_value", "_counts", "_heads", "_originals", "_taken", "expected", "longest")
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -60,6 +60,8 @@ class Vault:
         self._heads: set[str] = set()
         self.longest = 0
         """Code points of the longest placeholder."""
+        self.expected: dict[int, TextRule] = {}
+        """Rules that follow from the request, by the place of the rule for answers that each replaces."""
 
     def __len__(self) -> int:
         return len(self._originals)

@@ -17,7 +17,7 @@ the end of what has come so far.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 MAX_STREAM_MATCH: Final = 512
 """Most code points that a match of a rule may span in stage ``stream``: as much text is held back."""
@@ -93,6 +93,14 @@ class TextRule(Protocol):
         What stands before ``start`` is context: it tells whether a word begins there, and is never part of a
         find.
         """
+
+
+@runtime_checkable
+class ExpectingRule(Protocol):
+    """A rule for answers that goes by what the request asked for."""
+
+    def for_answer_to(self, body: Mapping[str, Any]) -> TextRule | None:
+        """What looks at the answer to this request in its stead; None = the rule itself does."""
 
 
 class BodyRule(Protocol):
