@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
+from urllib.parse import unquote
 
 ABSENT: Final = object()
 
 Keys = tuple[str, ...]
 
 _GENERATION: Final = ("generationConfig", "generation_config")
+_MODEL_SECTIONS: Final = ("models", "model", "deployments", "engines")
+"""Of paths: the segment behind it is a model, or what it is deployed as."""
 _INFERENCE: Final = ("inferenceConfig", "options", "parameters")
 
 
@@ -55,6 +59,25 @@ OUTPUT_LIMITS: Final[tuple[Keys, ...]] = (
 def places(field: str) -> tuple[Keys, ...]:
     """Where a policy's field may be; a dot goes into an object."""
     return ALIASES.get(field, (tuple(field.split(".")),))
+
+
+def model_in_path(path: str) -> str:
+    """The model that a request's path names, where some APIs have it; empty when it names none."""
+    for section, name in pairwise(path.partition("?")[0].split("/")):
+        if section in _MODEL_SECTIONS:
+            head, colon, verb = name.rpartition(":")
+            return unquote(head if colon and section == "models" and verb.isalpha() else name)
+    return ""
+
+
+def usual_place(field: str, body: Mapping[str, Any]) -> Keys:
+    """Where a request of its shape has the field."""
+    if field not in ALIASES:
+        return tuple(field.split("."))
+    if "contents" in body:
+        section = "generation_config" if "generation_config" in body else "generationConfig"
+        return next((keys for keys in ALIASES[field] if keys[0] == section), (field,))
+    return next((keys for keys in ALIASES[field] if look(body, keys) is not ABSENT), (field,))
 
 
 def look(body: Mapping[str, Any], keys: Keys) -> Any:

@@ -7,10 +7,15 @@ from typing import Any, Final
 
 from dataplane.config.guardrails import Parameters, Range
 from ipp.guardrails.matches import REMOVED, BodyMatch, Change, Facts
-from ipp.guardrails.rules.fields import ABSENT, is_number, look, places
+from ipp.guardrails.rules.fields import ABSENT, is_number, look, model_in_path, places, usual_place
 
 _CHOICES: Final = ("auto", "any", "none", "required", "allowed_tools")
 """Types of choices that name no tool."""
+_CALLABLE: Final = (
+    ("toolConfig", "functionCallingConfig", "allowedFunctionNames"),
+    ("tool_config", "function_calling_config", "allowed_function_names"),
+)
+"""Names of tools that Gemini is to call."""
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 
 
@@ -22,11 +27,11 @@ class ParameterRule:
         self._tools = None if parameters.allowed_tools is None else frozenset(parameters.allowed_tools)
         self._ranges = [(keys, span) for field, span in parameters.ranges.items() for keys in places(field)]
         self._forbidden = [keys for field in parameters.forbidden for keys in places(field)]
-        self._forced = [(tuple(field.split(".")), value) for field, value in parameters.forced.items()]
+        self._forced = list(parameters.forced.items())
 
     def check(self, body: Mapping[str, Any], facts: Facts) -> Sequence[BodyMatch]:
         found: list[BodyMatch] = []
-        if self._models is not None and not _allows(self._models, body.get("model")):
+        if self._models is not None and not _allow(self._models, body, facts.path):
             found.append(BodyMatch("model", "model"))
         if self._tools is not None:
             found += self._check_tools(body, self._tools)
@@ -35,13 +40,12 @@ class ParameterRule:
         for keys in self._forbidden:
             if look(body, keys) is not ABSENT:
                 found.append(BodyMatch(".".join(keys), "forbidden", (Change(keys, REMOVED),)))
-        for keys, value in self._forced:
-            if not _same(look(body, keys), value):
-                found.append(BodyMatch(".".join(keys), "forced", (Change(keys, value),)))
+        for field, value in self._forced:
+            found += _check_forced(body, field, value)
         return found
 
     def _check_tools(self, body: Mapping[str, Any], allowed: frozenset[str]) -> Iterator[BodyMatch]:
-        for field in ("tools", "functions"):
+        for field in ("tools", "functions", "mcp_servers"):
             tools = body.get(field)
             if not isinstance(tools, list):
                 continue
@@ -57,6 +61,20 @@ class ParameterRule:
                 for inner, name in _names(choice):
                     if name not in allowed and choice.get("type") not in _CHOICES:
                         yield BodyMatch(f"{field}{inner}", "tool", (Change((field,), REMOVED),))
+        for keys in _CALLABLE:
+            names = look(body, keys)
+            if isinstance(names, list) and not allowed.issuperset(map(str, names)):
+                kept = [name for name in names if name in allowed]
+                yield BodyMatch(".".join(keys), "tool", (Change(keys, kept or REMOVED),))
+
+
+def _check_forced(body: Mapping[str, Any], field: str, value: Any) -> Iterator[BodyMatch]:
+    """The field where its API has it, and wherever else the request says something else."""
+    usual = usual_place(field, body)
+    for keys in (usual, *(keys for keys in places(field) if keys != usual)):
+        given = look(body, keys)
+        if not _same(given, value) and (keys == usual or given is not ABSENT):
+            yield BodyMatch(".".join(keys), "forced", (Change(keys, value),))
 
 
 def _names(tool: Any) -> list[tuple[str, str]]:
@@ -80,8 +98,15 @@ def _names(tool: Any) -> list[tuple[str, str]]:
     return [(f".{key}", str(key)) for key in tool] or [("", "")]
 
 
-def _allows(patterns: Sequence[str], model: Any) -> bool:
-    return isinstance(model, str) and any(
+def _allow(patterns: Sequence[str], body: Mapping[str, Any], path: str) -> bool:
+    """Whether the request names a model, and none that is not allowed; servers differ in where they look."""
+    in_path = model_in_path(path)
+    named = ([body["model"]] if body.get("model") is not None else []) + ([in_path] if in_path else [])
+    return bool(named) and all(isinstance(model, str) and _allows(patterns, model) for model in named)
+
+
+def _allows(patterns: Sequence[str], model: str) -> bool:
+    return any(
         model.startswith(pattern[:-1]) if pattern.endswith("*") else model == pattern for pattern in patterns
     )
 

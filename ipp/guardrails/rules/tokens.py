@@ -15,7 +15,7 @@ import numpy as np
 from dataplane.config.guardrails import MaxTokens
 from ipp.guardrails import normalize
 from ipp.guardrails.matches import BodyMatch, Change, Facts
-from ipp.guardrails.rules.fields import ABSENT, OUTPUT_LIMITS, look
+from ipp.guardrails.rules.fields import ABSENT, OUTPUT_LIMITS, is_number, look
 
 PER_ASCII: Final = 0.25
 PER_ALPHABET: Final = 0.5
@@ -23,6 +23,10 @@ PER_CHARACTER: Final = 1.0
 PER_MESSAGE: Final = 4
 """Tokens of what a chat template puts around a message."""
 MAX_DEPTH: Final = 64
+THINKING: Final = ("thinking", "budget_tokens")
+LEAST_THINKING: Final = 1024
+"""Tokens; the API takes no smaller budget."""
+OFF: Final[Mapping[str, str]] = {"type": "disabled"}
 
 _PROMPT: Final = (
     "messages",
@@ -74,10 +78,18 @@ class MaxOutputTokensRule:
             kind = self._wrong(value)
             if kind:
                 found.append(BodyMatch(".".join(keys), kind, (Change(keys, self._limit),)))
+        found += self._check_thinking(body)
         keys = _usual(body, facts.path)
         if self._masking and not given and keys:
             found.append(BodyMatch(".".join(keys), "missing", (Change(keys, self._limit),)))
         return found
+
+    def _check_thinking(self, body: Mapping[str, Any]) -> Iterator[BodyMatch]:
+        """Anthropic counts thinking as output, and refuses a budget that is not below the limit."""
+        budget = look(body, THINKING)
+        if self._masking and is_number(budget) and budget >= self._limit:
+            keys, value = (THINKING, self._limit - 1) if self._limit > LEAST_THINKING else (THINKING[:1], OFF)
+            yield BodyMatch(".".join(THINKING), "tooMany", (Change(keys, value),))
 
     def _wrong(self, value: Any) -> str:
         if isinstance(value, float) and value.is_integer():
@@ -90,13 +102,16 @@ class MaxOutputTokensRule:
 
 def _usual(body: Mapping[str, Any], path: str) -> tuple[str, ...]:
     """Where a request of its shape says how long the answer may be; nothing for those without an answer."""
+    end = path.partition("?")[0].rstrip("/")
+    if end.endswith(("/converse", "/converse-stream")):
+        return ("inferenceConfig", "maxTokens")
+    if end.endswith(("/api/chat", "/api/generate")):
+        return ("options", "num_predict")
     if "contents" in body:
         return ("generationConfig", "maxOutputTokens")
     if "messages" in body or "prompt" in body:
         return ("max_tokens",)
-    if path.partition("?")[0].rstrip("/").endswith("/responses"):
-        return ("max_output_tokens",)
-    return ()
+    return ("max_output_tokens",) if end.endswith("/responses") else ()
 
 
 def estimate(body: Mapping[str, Any]) -> int:

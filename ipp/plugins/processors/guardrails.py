@@ -23,6 +23,7 @@ from ipp.guardrails.asking import ask
 from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.masking import Vault
 from ipp.guardrails.matches import Facts
+from ipp.guardrails.rules.fields import model_in_path
 from ipp.guardrails.verdicts import UNREADABLE, Outcome, Verdict
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage, ResponseMessage
@@ -105,7 +106,7 @@ class Guardrails:
         current = self._policies.current
         if current is None:
             raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
-        model = request.model
+        model = request.model or model_in_path(request.headers.get(":path"))
         policy = current.select(request.tenant, model, self._policies.pools.pool_of(model))
         if policy is None:
             return None
