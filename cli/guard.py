@@ -1,17 +1,15 @@
-"""`pointsman guard test`: what guardrail policies make of a text, or of every line of a corpus.
-
-With `-f FILE` the policies are read from files and tried here; otherwise those of the control plane are, by
-name with `--policy`, all of them without. Nothing is changed and nothing is kept.
-"""
+"""`pointsman guard`: try guardrail policies, and look at what they found lately."""
 
 import argparse
 import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from cli.arguments import Parser, Subparsers
 from cli.documents import RefusedError, add_url, call, guarded
@@ -20,14 +18,22 @@ MAX_LINES: Final = 100_000
 MAX_LINE: Final = 1 << 20
 ACTIONS: Final = ("pass", "flag", "mask", "block")
 DIALECTS: Final = ("chat", "completions", "responses", "messages", "gemini", "embeddings")
+FILTERS: Final = ("policy", "rule", "tenant", "model", "stage", "action", "request_id")
+"""Fields by which verdicts are chosen."""
+ABOUT_TEST: Final = """What guardrail policies make of a text, or of every line of a corpus.
+
+With `-f FILE` the policies are read from files and tried here; otherwise those of the control plane are, by
+name with `--policy`, all of them without. Nothing is changed and nothing is kept."""
 Try = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("guard", help="try guardrail policies", description=__doc__)
+    parser = subparsers.add_parser(
+        "guard", help="try guardrail policies, and see verdicts", description=__doc__
+    )
     commands = parser.add_subparsers(parser_class=Parser, required=True, metavar="COMMAND")
-    test = commands.add_parser("test", help="show every match in a text or a corpus", description=__doc__)
+    test = commands.add_parser("test", help="show every match in a text or a corpus", description=ABOUT_TEST)
     test.add_argument("text", nargs="?", help="the text; - is stdin")
     test.add_argument(
         "--corpus",
@@ -43,6 +49,15 @@ def add_parser(subparsers: Subparsers) -> None:
     test.add_argument("--json", action="store_true", help="print results as JSON, one a line")
     add_url(test)
     test.set_defaults(run=partial(guarded, "guard", run_test))
+    verdicts = commands.add_parser(
+        "verdicts", help="what guardrails found lately, the newest last", description=run_verdicts.__doc__
+    )
+    for name in FILTERS:
+        verdicts.add_argument(f"--{name.replace('_', '-')}", metavar="NAME", help=f"only of this {name}")
+    verdicts.add_argument("--limit", type=int, default=20, metavar="N", help="most that are shown (20)")
+    verdicts.add_argument("--json", action="store_true", help="print them as JSON, one a line")
+    add_url(verdicts)
+    verdicts.set_defaults(run=partial(guarded, "guard", run_verdicts))
 
 
 def run_test(arguments: argparse.Namespace) -> int:
@@ -58,6 +73,25 @@ def run_test(arguments: argparse.Namespace) -> int:
         _print(attempt({**where, "text": text}), as_json=arguments.json)
         return 0
     return _run_corpus(Path(arguments.corpus), attempt, where, as_json=arguments.json)
+
+
+def run_verdicts(arguments: argparse.Namespace) -> int:
+    """Where guardrails found something and of which kind, never what; as payload processors tell it."""
+    wanted = {name: value for name in FILTERS if (value := getattr(arguments, name)) is not None}
+    query = urlencode({"limit": arguments.limit, **wanted})
+    found = call(arguments, "GET", f"guardrails/verdicts?{query}")
+    if not found["configured"]:
+        raise RefusedError("the control plane has no Valkey, through which processors tell of verdicts")
+    for each in reversed(found["items"]):
+        if arguments.json:
+            print(json.dumps(each))
+            continue
+        at = datetime.fromtimestamp(each["at"], UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        whose = " ".join(
+            f"{name} {each[name]}" for name in ("tenant", "model", "requestId") if each.get(name)
+        )
+        print(f"{at}  {each['stage']}  {_verdict(each)}  {whose}".rstrip())
+    return 0
 
 
 def _there(arguments: argparse.Namespace) -> Try:

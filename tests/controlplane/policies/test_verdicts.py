@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 import redis
 
+from cli.main import main
 from controlplane.core.roles import Role
 from dataplane.verdicts import FIELD, STREAM
 from ipp.guardrails.verdicts import Verdict
 from ipp.metrics import IppMetrics
 from ipp.verdict_log import VerdictLog
-from tests.support.controlplane import client
+from tests.support.controlplane import client, token
 
 pytestmark = pytest.mark.django_db
 
@@ -60,6 +62,33 @@ def test_verdicts_are_told_newest_first_and_chosen_by_their_fields(valkey: str, 
     }
     assert [each["requestId"] for each in told("?rule=birds&tenant=acme")["items"]] == ["r-1"]
     assert [each["rule"] for each in told("?limit=1")["items"]] == ["birds"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_command_shows_them_the_newest_last(
+    valkey: str,
+    settings: Any,
+    live_server: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings.VALKEY_URL = valkey
+    monkeypatch.setenv("POINTSMAN_TOKEN", token(Role.VIEWER))
+    asyncio.run(tell(valkey))
+    command = ["guard", "verdicts", "--url", live_server.url]
+    assert main([*command, "--rule", "birds"]) == 0
+    shown = [line.partition("Z  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [
+        "request  house/birds: word 0 at messages[0].content[2:9]: block  tenant acme model m requestId r-1",
+        "request  house/birds: word 0 at [0:0]: block  tenant other model m requestId r-2",
+    ]
+    assert main([*command, "--limit", "1", "--stage", "stream", "--json"]) == 0
+    assert [json.loads(line)["rule"] for line in capsys.readouterr().out.splitlines()] == ["fish"]
+    assert main([*command, "--limit", "0"]) == 1
+    assert capsys.readouterr() == ("", "pointsman guard: error: limit: must be a number from 1 to 500\n")
+    settings.VALKEY_URL = ""
+    assert main(command) == 1
+    assert "has no Valkey" in capsys.readouterr().err
 
 
 def test_without_valkey_nothing_is_known_and_said_so(settings: Any) -> None:
