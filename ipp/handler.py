@@ -24,7 +24,7 @@ from dataplane.payload.usage_readers import usage_reader
 from ipp.interfaces.message import RequestMessage, ResponseMessage
 from ipp.interfaces.plugins import ExchangeObserver
 from ipp.metrics import IppMetrics
-from ipp.pipeline import Pipeline, Profile, RequestStep
+from ipp.pipeline import GuardianStep, Pipeline, Profile, RequestStep, ResponseStep
 
 UNCHANGED: Final = Proceed()
 
@@ -92,6 +92,7 @@ class ProcessorExchange:
     """One request and its response."""
 
     __slots__ = (
+        "_guards",
         "_metrics",
         "_observers",
         "_pipeline",
@@ -115,6 +116,7 @@ class ProcessorExchange:
         self._steps: Iterator[RequestStep] = iter(pipeline.before)
         """Plugins that have still to run, up to where the profile is picked."""
         self._observers: list[ExchangeObserver] | None = None
+        self._guards: Sequence[GuardianStep] = ()
         self._task: asyncio.Task[None] | None = None
         self._sent = False
         self._started = 0.0
@@ -132,7 +134,11 @@ class ProcessorExchange:
             for name in request.headers.present(pipeline.owned_headers):
                 message.remove_header(name)
         if not request.body and self.needs_request_body:
-            return self._unprocessed(message)
+            try:
+                return self._unprocessed(message)
+            except RequestError as error:
+                self._metrics.rejected(error)
+                raise
         self._request = message
         try:
             waiting = self._run(message, self._started)
@@ -191,7 +197,12 @@ class ProcessorExchange:
         return profile
 
     def _unprocessed(self, message: RequestMessage) -> Proceed:
-        """A request without a body: nothing in it says where it goes."""
+        """A request without a body: nothing in it says where it goes. Its answer may have to be seen."""
+        guards = self._pipeline.guardians
+        if guards:
+            self._request, self._guards = message, guards
+            for step in guards:
+                step.plugin.expect_answer(message)
         if not message.removed_headers:
             return UNCHANGED
         return Proceed(remove_headers=list(message.removed_headers), clear_route_cache=True)
@@ -230,7 +241,10 @@ class ProcessorExchange:
             self._observe(request, response)
         message: ResponseMessage | None = None
         transforms: list[BodyTransform] = []
-        for steps in (() if profile is None else profile.response, pipeline.after):
+        groups: tuple[Sequence[ResponseStep | GuardianStep], ...] = (self._guards,)
+        if not self._guards:
+            groups = (() if profile is None else profile.response, pipeline.after)
+        for steps in groups:
             for plugin, duration, sees in steps:
                 if sees is not None and not sees(request):
                     continue

@@ -23,6 +23,7 @@ from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage
 from ipp.interfaces.models import ModelData
 from ipp.interfaces.plugins import (
+    AnswerGuardian,
     Choosy,
     Conditional,
     ExchangeObserver,
@@ -79,6 +80,14 @@ class ResponseStep(NamedTuple):
 _Step = TypeVar("_Step", RequestStep, ResponseStep)
 
 
+class GuardianStep(NamedTuple):
+    """One of those that answers to requests without a body pass as well."""
+
+    plugin: AnswerGuardian
+    duration: Histogram
+    sees: Callable[[RequestMessage], bool] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One way to process a request and its answer."""
@@ -114,6 +123,8 @@ class Pipeline:
     warnings: Sequence[str]
     is_idle: bool = False
     """Whether nothing of it looks at an exchange."""
+    guardians: tuple[GuardianStep, ...] = ()
+    """For answers to requests without a body, whatever profile they are in."""
     conditional: tuple[Conditional, ...] = ()
     """Plugins that may be idle."""
     without: dict[tuple[bool, ...], Pipeline] = field(default_factory=dict)
@@ -184,6 +195,9 @@ def _completed(pipeline: Pipeline) -> Pipeline:
     return replace(
         pipeline,
         always=always,
+        guardians=_guardians(
+            [*(step for each in profiles.values() for step in each.response), *pipeline.after]
+        ),
         needs_request_body=picker.needs_request_body
         or bool(pipeline.extractors)
         or any(step.plugin.needs_request_body for step in steps),
@@ -230,6 +244,15 @@ def judging_handle() -> Handle:
     metrics = IppMetrics()
     rng = random.Random(0)  # noqa: S311 - nothing is drawn
     return Handle(metrics, PolicyHolder(rng), VerdictLog(metrics, "", ""), has_policies=True, rng=rng)
+
+
+def _guardians(steps: Sequence[ResponseStep]) -> tuple[GuardianStep, ...]:
+    found = {
+        id(step.plugin): GuardianStep(step.plugin, step.duration, step.sees)
+        for step in steps
+        if isinstance(step.plugin, AnswerGuardian)
+    }
+    return tuple(found.values())
 
 
 class _Builder:

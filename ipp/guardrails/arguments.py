@@ -18,7 +18,9 @@ from ipp.guardrails.finding import Found, PlainFinder, Region, Searchers, applie
 MAX_RUN: Final = 4096
 """Code points of a number or literal, or of space before the first; longer ones are no JSON anybody means."""
 
-_SPACE: Final = re.compile(r"\s*+")
+_STRUCTURE: Final = re.compile("[\\s{}\\[\\],:\ufeff\x1e]*+")
+_BEFORE: Final = " \t\r\n\ufeff\x1e"
+"""What may stand before JSON."""
 _TO_STRUCTURE: Final = re.compile(r'[^{}\[\],:"]*+')
 _PLAIN: Final = re.compile(r'[^"\\]*+')
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([^u]))", re.DOTALL)
@@ -72,7 +74,7 @@ class ArgumentsFinder:
             return
         self._buffer += piece
         if self._is_plain is None:
-            begin = self._buffer.lstrip()
+            begin = self._buffer.lstrip(_BEFORE)
             is_long = len(self._buffer) - len(begin) > MAX_RUN
             if not begin and not end and not is_long:
                 return
@@ -101,7 +103,7 @@ class ArgumentsFinder:
     def _between(self, at: int, end: bool) -> int:
         """Read structure, or a number that is whole; answers how far."""
         buffer = self._buffer
-        begin = _SPACE.match(buffer, at).end()  # type: ignore[union-attr]  # matches anything
+        begin = _STRUCTURE.match(buffer, at).end()  # type: ignore[union-attr]  # matches anything
         if begin > at:
             self.frontier = max(self.frontier, self._base + begin)
             return begin

@@ -4,8 +4,8 @@ A channel is a text that goes on from event to event: the content of a choice, t
 tool calls, a block of a message. Its key begins with what it ends with: the choice, the block, the item. All
 other texts of an event stand for themselves, like those of events that repeat at the end what has been said.
 
-Nothing is assumed about the order of events; a stream that says nothing of any API has no channels, and is
-cut by an error alone.
+Nothing is assumed about the order of events. In a stream of no known API each text goes on where the next
+event has one in the same place, and it is cut by an error alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ Channel = tuple[object, ...]
 """Key of a text that goes on; a beginning of it names all channels that end together."""
 
 ALL: Final[Channel] = ()
+OTHER: Final = "other"
+"""What keys of texts begin with that no known API says."""
+BARE: Final[Channel] = (OTHER, ())
+"""The text of events whose data is no JSON."""
 MAX_OPEN: Final = 4096
 """Choices or blocks that are remembered as open."""
 
@@ -54,7 +58,7 @@ class Reading(NamedTuple):
 def read(value: Any, texts: Sequence[Text]) -> Reading:
     """What an event with this data, and these texts in it, says."""
     if not isinstance(value, Mapping):
-        return Reading([None] * len(texts), [])
+        return _read_other(texts)
     kind = value.get("type")
     if isinstance(value.get("choices"), list):
         return _read_choices(value, texts)
@@ -65,7 +69,14 @@ def read(value: Any, texts: Sequence[Text]) -> Reading:
             return _read_response(kind, value, texts)
         if kind in _ANTHROPIC:
             return _read_anthropic(kind, value, texts)
-    return Reading([None] * len(texts), [ALL] if "error" in value or kind == "error" else [])
+    if "error" in value or kind == "error":
+        return Reading([None] * len(texts), [ALL])
+    return Reading([None] * len(texts), []) if kind == "ping" else _read_other(texts)
+
+
+def _read_other(texts: Sequence[Text]) -> Reading:
+    channels = [None if text.kind is Kind.DATA else (OTHER, text.keys) for text in texts]
+    return Reading(list(channels), [])
 
 
 def _item(values: Any, at: object) -> Mapping[str, Any]:
@@ -76,6 +87,12 @@ def _item(values: Any, at: object) -> Mapping[str, Any]:
 def _index(value: Mapping[str, Any], otherwise: object) -> object:
     index = value.get("index")
     return index if isinstance(index, int) else otherwise
+
+
+def is_finished(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice ends; there are servers that give every event a reason, which is empty until then."""
+    reason = choice.get("finish_reason") or choice.get("finishReason")
+    return isinstance(reason, str) and bool(reason)
 
 
 def _read_choices(value: Mapping[str, Any], texts: Sequence[Text]) -> Reading:
@@ -101,7 +118,7 @@ def _read_choices(value: Mapping[str, Any], texts: Sequence[Text]) -> Reading:
     ends: list[Channel] = []
     for at in range(len(choices)):
         choice = _item(choices, at)
-        if choice.get("finish_reason") is not None:
+        if is_finished(choice):
             ends.append(("choice", _index(choice, at)))
     return Reading(channels, ends)
 
@@ -121,7 +138,7 @@ def _read_candidates(value: Mapping[str, Any], texts: Sequence[Text]) -> Reading
     ends: list[Channel] = []
     for at in range(len(candidates)):
         candidate = _item(candidates, at)
-        if candidate.get("finishReason") is not None:
+        if is_finished(candidate):
             ends.append(("choice", _index(candidate, at)))
     return Reading(channels, ends)
 
@@ -180,6 +197,11 @@ def is_media(value: Any, text: Text) -> bool:
 
 def carrier(value: Any, text: Text, words: str) -> bytes:
     """An event like the one with this data, in which ``text`` lies, that says ``words`` there and no more."""
+    if text.kind is Kind.DATA:
+        lines = words.encode("utf-8", "replace").split(b"\n")
+        return b"".join(b"data: %b\n" % line for line in lines) + b"\n"
+    if read(value, [text]).channels[0] == (OTHER, text.keys):
+        return _bare_carrier(text, words)
     made: Any = copy.deepcopy(value)
     if text.keys[0] == b"choices":
         choice = _item(made["choices"], text.keys[1])
@@ -213,6 +235,14 @@ def carrier(value: Any, text: Text, words: str) -> bytes:
     return event(made)
 
 
+def _bare_carrier(text: Text, words: str) -> bytes:
+    """An event of no known API: nothing else of it may be said again, since it may be masked."""
+    made: Any = words
+    for key in reversed(text.keys):
+        made = [made] if isinstance(key, int) else {key.decode("utf-8", "replace"): made}
+    return b"data: " + msgspec.json.encode(made) + b"\n\n"
+
+
 def event(value: Mapping[str, Any]) -> bytes:
     """An event with this data; named as its type where an API does so."""
     kind = value.get("type")
@@ -244,8 +274,7 @@ class Ending:
             self._last = value
             for at in range(len(choices)):
                 choice = _item(choices, at)
-                ends = choice.get("finish_reason") is not None or choice.get("finishReason") is not None
-                self._note(_index(choice, at), not ends)
+                self._note(_index(choice, at), not is_finished(choice))
         elif kind in _ANTHROPIC:
             self._last = value
             if kind in ("content_block_start", "content_block_stop"):

@@ -9,19 +9,21 @@ beats flagging. Nothing here waits; ``asking`` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from dataplane.config.guardrails import Mode, Rule, Stage
 from dataplane.errors import ConfigError
 from dataplane.extproc.events import BodyTransform
-from ipp.guardrails.answers import AnswerGuard, withheld
+from ipp.guardrails.answers import AnswerGuard, Later, withheld
 from ipp.guardrails.arguments import ArgumentsFinder
+from ipp.guardrails.documents import Document, across, bare_finder, documents, items
 from ipp.guardrails.edits import changed
+from ipp.guardrails.either import EitherGuard, StreamKind
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
 from ipp.guardrails.masking import Vault, hidden
 from ipp.guardrails.matches import (
@@ -46,6 +48,7 @@ from ipp.guardrails.texts import (
     edited,
     find_texts,
     is_said,
+    number,
     path_of,
     token,
     without_details,
@@ -60,7 +63,6 @@ from ipp.guardrails.verdicts import (
     unreadable,
 )
 
-StreamKind = Literal["sse", "json"]
 SAID_ONLY: Final = frozenset({"allowPatterns", "jsonSchema", "language", "topics"})
 """Types of rules that say what a text must be: of what people and models say to one another, not of names,
 descriptions of tools, their arguments or a model's reasoning."""
@@ -188,6 +190,7 @@ class CompiledPolicy:
         looks = texts["response"] or self._bodies["response"] or self.asked["response"]
         self.needs_response = bool(looks) or restores
         """Whether whole answers have to be seen, or those at least to requests with a vault."""
+        self._looks = bool(looks or texts["stream"])
         self.needs_stream = bool(texts["stream"]) or restores
         """Whether streams have to be seen; likewise."""
 
@@ -206,7 +209,11 @@ class CompiledPolicy:
                 raise UnreadableError("is no JSON object")
         except UnreadableError as error:
             return unreadable(error).outcome()
-        variants = [value, json.loads(body, object_pairs_hook=_first_wins)] if found.repeats else [value]
+        variants = (
+            [value, json.loads(body, object_pairs_hook=_first_wins, parse_int=number)]
+            if found.repeats
+            else [value]
+        )
         verdicts, changes, refusal = self._check_fields(variants, facts, "request")
         if refusal is not None:
             return refusal.outcome(tuple(verdicts))
@@ -248,6 +255,8 @@ class CompiledPolicy:
             return self._check_bare(body, searchers)
         except UnreadableError as error:
             return unreadable(error, "response").outcome()
+        if not isinstance(value, dict | list | str):
+            return self._check_bare(body, searchers)
         verdicts: list[Verdict] = []
         refusal: Refusal | None = None
         if isinstance(value, dict):
@@ -260,20 +269,39 @@ class CompiledPolicy:
         verdicts += seen.verdicts
         told = tuple(verdicts[:MAX_VERDICTS])
         refusal = refusal or seen.refusal
+        if refusal is None and isinstance(value, list):
+            several = items(value, found, said)
+            refusal = self._crossing(several, searchers, verdicts, only_known=True)
+            told = tuple(verdicts[:MAX_VERDICTS])
         if refusal is not None:
             return replace(refusal.outcome(told), body=withheld(value, refusal))
         return Outcome(action=_action(verdicts), body=seen.body, verdicts=told)
+
+    def open_answer(
+        self,
+        kind: StreamKind,
+        vault: Vault | None = None,
+        told: Callable[[Sequence[Verdict]], None] | None = None,
+        later: Later | None = None,
+    ) -> BodyTransform | None:
+        """What an answer is fed through whose content type says its kind; None when nothing has to see it.
+
+        ``told`` gets the verdicts as they fall; ``later`` looks at large answers beside the event loop.
+        """
+        if not (vault or self._looks):
+            return None
+        return EitherGuard(kind, partial(self.open_stream, vault=vault, told=told, later=later))
 
     def open_stream(
         self,
         kind: StreamKind,
         vault: Vault | None = None,
         told: Callable[[Sequence[Verdict]], None] | None = None,
+        later: Later | None = None,
     ) -> BodyTransform | None:
-        """What an answer is fed through; None when nothing needs to see it.
+        """The same for an answer that is what it says.
 
         ``kind``: ``sse`` for an event stream, ``json`` for an answer in pieces that is judged whole.
-        ``told`` gets the verdicts as they fall.
         """
         stage: Stage = "stream" if kind == "sse" else "response"
         searchers = self._searchers(stage, vault)
@@ -282,7 +310,7 @@ class CompiledPolicy:
             if not (searchers.items or searchers.vault is not None or self._bodies["response"] or asked):
                 return None
             ask = partial(self._ask_about_answer, asked[0].asked) if asked else None
-            return AnswerGuard(lambda body: self.check_response(body, vault), told, ask)
+            return AnswerGuard(lambda body: self.check_response(body, vault), told, ask, later)
         if not searchers.items and searchers.vault is None:
             return None
         rules = self._texts["stream"]
@@ -371,17 +399,51 @@ class CompiledPolicy:
         return Seen(edited(body, edits), verdicts, None)
 
     def _check_bare(self, body: bytes, searchers: Searchers) -> Outcome:
-        """An answer that is no JSON is one text."""
-        finder = PlainFinder(searchers)
+        """An answer that is not one JSON document: text, several documents, or one that is broken off."""
         words = body.decode("utf-8", "replace")
-        finder.feed(words, True)
         rules = self._texts["response"]
-        verdicts = tuple(rules[found.rule].verdict("response", "", found) for found in finder.found)
-        if finder.blocked is not None:
-            return refusal_of(rules[finder.blocked.rule].rule, "response").outcome(verdicts[:MAX_VERDICTS])
-        if finder.regions:
-            body = applied(words, finder.regions).encode("utf-8", "replace")
-        return Outcome(action=_action(verdicts), body=body, verdicts=verdicts[:MAX_VERDICTS])
+        verdicts: list[Verdict] = []
+        refusal: Refusal | None = None
+        new = words
+        first = bare_finder(words, searchers)
+        # Strings of JSON are looked at as what they say, and then all of it as what it is.
+        rest = [PlainFinder(Searchers(searchers.items))] if isinstance(first, ArgumentsFinder) else []
+        for finder in (first, *rest):
+            finder.feed(new, True)
+            verdicts += [rules[found.rule].verdict("response", "", found) for found in finder.found]
+            if finder.blocked is not None:
+                refusal = refusal_of(rules[finder.blocked.rule].rule, "response")
+                break
+            new = applied(new, finder.regions)
+        if refusal is None and rest:
+            try:
+                refusal = self._crossing(documents(words), searchers, verdicts)
+            except UnreadableError as error:
+                return unreadable(error, "response").outcome()
+        told = tuple(verdicts[:MAX_VERDICTS])
+        if refusal is not None:
+            return refusal.outcome(told)
+        if new != words:
+            body = new.encode("utf-8", "replace")
+        return Outcome(action=_action(verdicts), body=body, verdicts=told)
+
+    def _crossing(
+        self,
+        several: Iterator[Document],
+        searchers: Searchers,
+        verdicts: list[Verdict],
+        *,
+        only_known: bool = False,
+    ) -> Refusal | None:
+        """What is found over the end of one of several documents, where nothing can be masked."""
+        refusal: Refusal | None = None
+        rules = self._texts["response"]
+        for path, found in across(several, Searchers(searchers.items), only_known=only_known):
+            rule = rules[found.rule]
+            verdicts.append(rule.verdict("response", path, found))
+            if rule.rule.mode != "flag" and refusal is None:
+                refusal = refusal_of(rule.rule, "response", path)
+        return refusal
 
 
 def _but(searchers: Searchers, idle: Sequence[bool]) -> Searchers:

@@ -16,6 +16,10 @@ DONE: Final = b"[DONE]"
 _EVENT_END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
+_IS_PLAIN: Final = re.compile(
+    rb"(?:event: ?[A-Za-z][A-Za-z0-9_.]{0,63}+(?:\r\n|\n|\r))?+data:[^\r\n]*+(?:\r\n|\n|\r)*+\Z"
+)
+"""An event of one line of data, which may say of which kind it is."""
 
 
 class Frames:
@@ -58,10 +62,27 @@ def data_of(raw: bytes) -> bytes | None:
     """The data of an event; None when it has none."""
     if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
         return raw[6:-2]
-    lines = [line[5:] for line in _LINE_END.split(raw.removeprefix(_BOM)) if line.startswith(b"data:")]
+    lines = [line[5:] for line in _lines(raw) if line.startswith(b"data:")]
     if not lines:
         return None
     return b"\n".join([line[1:] if line.startswith(b" ") else line for line in lines])
+
+
+def beside(raw: bytes) -> bytes:
+    """What an event says beside its data, unless that is its kind alone; clients ignore all of it."""
+    if _IS_PLAIN.match(raw) is not None:
+        return b""
+    return b"\n".join(line for line in _lines(raw) if not line.startswith(b"data:")).strip()
+
+
+def without_rest(raw: bytes) -> bytes:
+    """The event with its data alone; nothing where it has none."""
+    lines = [line for line in _lines(raw) if line.startswith(b"data:")]
+    return b"\n".join([*lines, b"", b""]) if lines else b""
+
+
+def _lines(raw: bytes) -> list[bytes]:
+    return _LINE_END.split(raw.removeprefix(_BOM))
 
 
 def with_data(raw: bytes, data: bytes) -> bytes:

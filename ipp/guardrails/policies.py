@@ -47,8 +47,11 @@ class _Policy:
         )
         self.rules = tuple(rules)
 
-    def holds(self, tenant: str, model: str, pool: str) -> bool:
-        return self._tenants.match(tenant) and self._models.match(model) and self._pools.match(pool)
+    def holds(self, tenant: str, models: Sequence[str], pool: str) -> bool:
+        """Whether it is for this traffic; without a model nobody knows where it goes, so it may be."""
+        if not self._tenants.match(tenant):
+            return False
+        return not models or (any(map(self._models.match, models)) and self._pools.match(pool))
 
 
 class Policies:
@@ -74,7 +77,7 @@ class Policies:
             raise mistakes[0]
         if problems is not None:
             problems += mistakes
-        self._selections: dict[tuple[str, str, str], CompiledPolicy | None] = {}
+        self._selections: dict[tuple[str, str, str, str], CompiledPolicy | None] = {}
         self._made: dict[tuple[int, ...], CompiledPolicy | None] = {}
 
     @property
@@ -82,15 +85,20 @@ class Policies:
         """Whether nothing can hold, whatever the traffic."""
         return not self._policies
 
-    def select(self, tenant: str, model: str, pool: str) -> CompiledPolicy | None:
-        """What holds for this traffic; None when nothing does. Unknown names are empty."""
-        key = (tenant, model, pool)
+    def select(self, tenant: str, model: str, pool: str, base_model: str = "") -> CompiledPolicy | None:
+        """What holds for this traffic; None when nothing does. Unknown names are empty.
+
+        A policy for a model is one for all names of that base model. Of traffic without a model every policy
+        for its tenant holds, since a model server picks one.
+        """
+        key = (tenant, model, pool, base_model)
         try:
             return self._selections[key]
         except KeyError:
             pass
+        models = [name for name in (model, base_model) if name]
         found = tuple(
-            index for index, policy in enumerate(self._policies) if policy.holds(tenant, model, pool)
+            index for index, policy in enumerate(self._policies) if policy.holds(tenant, models, pool)
         )
         if found not in self._made:
             if len(self._made) >= MAX_SELECTIONS:

@@ -27,6 +27,8 @@ from dataplane.extproc.events import EndBody
 from ipp.guardrails.arguments import ArgumentsFinder
 from ipp.guardrails.dialects import (
     ALL,
+    BARE,
+    OTHER,
     Channel,
     Ending,
     carrier,
@@ -36,7 +38,7 @@ from ipp.guardrails.dialects import (
     read,
 )
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searchers, applied
-from ipp.guardrails.frames import DONE, Frames, data_of, with_data
+from ipp.guardrails.frames import DONE, Frames, beside, data_of, with_data, without_rest
 from ipp.guardrails.shapes import ANSWER, Kind
 from ipp.guardrails.texts import (
     Keys,
@@ -55,6 +57,8 @@ from ipp.guardrails.waiting import Alike, GoingText, WaitingEvent
 
 MAX_EVENT_BYTES: Final = 8 << 20
 """One event; those that repeat a whole answer at its end are the long ones."""
+MAX_EVENT_TEXTS: Final = 10_000
+"""Texts in one event: while one is looked at, all other exchanges wait."""
 MAX_QUEUED_BYTES: Final = 1 << 20
 """Events that wait; with more, the first is sent with what is certain of it."""
 PATIENCE: Final = 256
@@ -89,6 +93,8 @@ class StreamGuard:
         self._frames = Frames()
         self._alike: Alike | None = None
         self._texts: dict[Channel, GoingText] = {}
+        self._tails: dict[Channel, str] = {}
+        """Of texts that have ended, what they said last: a server may have one go on all the same."""
         self._speaking: dict[Channel, Channel] = {}
         """By choice, the channel that said something last."""
         self._queue: deque[WaitingEvent] = deque()
@@ -139,6 +145,8 @@ class StreamGuard:
     def _read(self, raw: bytes) -> None:
         """Take in one event."""
         data = data_of(raw)
+        if rest := beside(raw):
+            raw = self._look_beside(raw, rest)
         if data is None:
             self._overtake(raw)  # a comment, which keeps connections open
             return
@@ -150,7 +158,10 @@ class StreamGuard:
             return
         try:
             value = decoded(data, is_strict=False)
-            found = find_texts(data, ANSWER)
+            if not isinstance(value, dict | list | str):
+                self._read_bare(raw, data)  # a number may be half of one
+                return
+            found = find_texts(data, ANSWER, MAX_EVENT_TEXTS)
         except NoJsonError:
             self._read_bare(raw, data)
             return
@@ -183,15 +194,17 @@ class StreamGuard:
         self._enqueue(event)
         return True
 
-    def _read_bare(self, raw: bytes, data: bytes) -> None:
-        """An event whose data is no JSON says one text."""
-        event = WaitingEvent(raw, data, None, None)
+    def _look_beside(self, raw: bytes, rest: bytes) -> bytes:
+        """The event without what it says beside its data, if any of that is to be masked."""
         finder = PlainFinder(self._rules)
-        words = data.decode("utf-8", "replace")
-        finder.feed(words, True)
+        finder.feed(rest.decode("utf-8", "replace"), True)
         self._note((), finder)
-        if finder.regions:
-            event.edits.append((0, len(data), applied(words, finder.regions).encode("utf-8", "replace")))
+        return without_rest(raw) if finder.regions else raw
+
+    def _read_bare(self, raw: bytes, data: bytes) -> None:
+        """An event whose data is no JSON says one text, which goes on in the next one."""
+        event = WaitingEvent(raw, data, None, None)
+        self._go_on(event, BARE, Text((), Kind.DATA, 0, len(data)), data.decode("utf-8", "replace"))
         self._enqueue(event)
 
     def _look_at(self, event: WaitingEvent, text: Text, words: str) -> None:
@@ -213,15 +226,33 @@ class StreamGuard:
                 raise _CutError(unreadable(f"has more than {MAX_CHANNELS} texts at a time", "stream"))
             finder = (ArgumentsFinder if is_arguments(event.value, text) else PlainFinder)(self._rules)
             going = self._texts[key] = GoingText(key, finder)
+            if (tail := self._tails.pop(key, "")) and isinstance(finder, PlainFinder):
+                going.go_on_after(tail)
         going.model = event.value, text
         if words and self._speaking.get(key[:2]) != key:
             self._speaking[key[:2]] = key
             for waiting in self._queue:
                 waiting.is_overdue |= any(part[0].key[:2] == key[:2] for part in waiting.parts)
-        going.feed(words, False)
-        self._note(text.keys, going.finder)
+        new = words if key[0] != OTHER else self._as_repeated(going, text, words)
+        going.feed(new, False)
+        self._note(text.keys, going.finder, going.torn)
         going.queued += 1
         event.parts.append((going, going.total, text, words))
+
+    def _as_repeated(self, going: GoingText, text: Text, words: str) -> str:
+        """The words without what is masked in them where they may say all of the text again, and more.
+
+        Nobody knows of such a stream whether its texts go on or are repeated, so both are looked at.
+        """
+        last, going.last = going.last, words
+        if not last or not words.startswith(last):
+            return words
+        finder: Finder = (ArgumentsFinder if text.kind is Kind.JSON else PlainFinder)(self._rules)
+        finder.feed(words, True)
+        modes = [searcher.mode for searcher in self._rules.items]
+        finder.found = [found for found in finder.found if modes[found.rule] != "flag"]
+        self._note(text.keys, finder)
+        return applied(words, finder.regions)
 
     def _end(self, beginning: Channel) -> None:
         """All texts whose keys begin like this end; what no event is left to carry gets one of its own."""
@@ -233,12 +264,14 @@ class StreamGuard:
             model = text.model
             if model is None:
                 continue
-            self._note(model[1].keys, text.finder)
+            self._note(model[1].keys, text.finder, text.torn)
+            if len(self._tails) < MAX_CHANNELS:
+                self._tails[key] = text.tail(self._rules.held + 1)
             if not text.queued and (words := text.take(text.total)):
                 self._enqueue(WaitingEvent(carrier(*model, words), b"", None, None))
 
-    def _note(self, keys: Keys, finder: Finder) -> None:
-        """Make verdicts of what has been found; end the stream when it blocks."""
+    def _note(self, keys: Keys, finder: Finder, torn: Found | None = None) -> None:
+        """Make verdicts of what has been found; end the stream when it blocks, or cannot be masked."""
         if not finder.found:
             return
         path = path_of(keys)
@@ -247,8 +280,9 @@ class StreamGuard:
             if self._told_count <= MAX_VERDICTS:
                 self._verdicts.append(self._verdict(found.rule, path, found))
         finder.found = []
-        if finder.blocked is not None:
-            raise _CutError(self._refusal(finder.blocked.rule, path))
+        blocking = finder.blocked or torn
+        if blocking is not None:
+            raise _CutError(self._refusal(blocking.rule, path))
 
     def _overtake(self, raw: bytes) -> None:
         """Send at once what does not stand in any order."""
@@ -286,7 +320,8 @@ class StreamGuard:
             text.queued -= 1
             said = text.take(upto)
             if said != words:
-                edits.append((place.start, place.end, token(said)))
+                new = said.encode("utf-8", "replace") if place.kind is Kind.DATA else token(said)
+                edits.append((place.start, place.end, new))
                 keys.append(place.keys)
         self._ending.sent(event.value)
         if not edits:

@@ -19,6 +19,8 @@ from ipp.guardrails.shapes import Kind, Shape
 
 MAX_DEPTH: Final = 64
 """Objects and arrays within one another; no API nests more than a dozen."""
+MAX_DIGITS: Final = 400
+"""Of a whole number; others are infinite to whoever reads them as floating-point numbers."""
 MAX_TEXTS: Final = 100_000
 """Texts in one body."""
 
@@ -85,11 +87,16 @@ def decoded(body: bytes, *, is_strict: bool = True) -> Any:
         if is_strict:
             raise NoJsonError(f"is no JSON: {error}") from None
     try:
-        return json.loads(body.decode("utf-8", "replace"))
+        return json.loads(body.decode("utf-8", "replace"), parse_int=number)
     except RecursionError:
         raise UnreadableError(f"is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise NoJsonError(f"is no JSON: {error}") from None
+
+
+def number(digits: str) -> float:
+    """A whole number as far as anybody needs it; Python reads no more than some thousand digits."""
+    return int(digits) if len(digits) < MAX_DIGITS else float(digits)
 
 
 def unquoted(token: bytes) -> str:
@@ -163,16 +170,17 @@ class _Level:
         """Whether a type among its members says that what looks like media is text."""
 
 
-def find_texts(body: bytes, shape: Shape) -> Texts:
+def find_texts(body: bytes, shape: Shape, limit: int = MAX_TEXTS) -> Texts:
     """All texts of a valid JSON body of this shape, in its order. ``UnreadableError`` past a cap."""
-    return _Pass(body).run(shape)
+    return _Pass(body, limit).run(shape)
 
 
 class _Pass:
     """One pass over a body."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, limit: int) -> None:
         self._body = body
+        self._limit = limit
         self._path: list[bytes | int] = []
         self._levels: list[_Level] = []
         self._texts: list[Text] = []
@@ -265,8 +273,8 @@ class _Pass:
 
     def _add(self, text: Text) -> None:
         self._texts.append(text)
-        if len(self._texts) > MAX_TEXTS:
-            raise UnreadableError(f"has more than {MAX_TEXTS} texts")
+        if len(self._texts) > self._limit:
+            raise UnreadableError(f"has more than {self._limit} texts")
 
     def _close(self, at: int) -> int:
         level = self._levels.pop()

@@ -7,35 +7,73 @@ from typing import Any
 
 from dataplane.payload.json_text import STRING
 from ipp.guardrails.dialects import Channel, Reading, is_media
-from ipp.guardrails.finding import Finder, Region
+from ipp.guardrails.finding import Finder, Found, Region
 from ipp.guardrails.texts import Keys, Text, Texts, unquoted
 
 
 class GoingText:
     """A text that goes on from event to event."""
 
-    __slots__ = ("_base", "_regions", "_said", "finder", "key", "model", "queued", "sent", "total")
+    __slots__ = (
+        "_base",
+        "_before",
+        "_regions",
+        "_said",
+        "finder",
+        "key",
+        "last",
+        "model",
+        "queued",
+        "sent",
+        "torn",
+        "total",
+    )
 
     def __init__(self, key: Channel, finder: Finder) -> None:
         self.key = key
         self.finder = finder
         self._said = ""
         self._base = 0
+        self._before = 0
+        """Code points at its beginning that have been sent before."""
         self._regions: deque[Region] = deque()
         self.total = 0
         """Code points that have come."""
         self.sent = 0
         """Of those, how many have been sent, or replaced."""
+        self.last = ""
+        """What the event before said."""
+        self.torn: Found | None = None
+        """A find that is to be masked, and of which a part has been sent before."""
         self.queued = 0
         """Events in the queue that have a part of it."""
         self.model: tuple[Any, Text] | None = None
         """Data of an event that has a part of it, and which part."""
+
+    def go_on_after(self, tail: str) -> None:
+        """It has begun before, and said this last, which has been sent and is no news."""
+        self._before = self.sent = len(tail)
+        self.feed(tail, False)
+
+    def _leave_out_before(self) -> None:
+        """Keep what is found in what is news; nothing can be masked of which a part has been sent."""
+        finder, before = self.finder, self._before
+        finder.found = [found for found in finder.found if found.end > before]
+        if any(region.start < before < region.end for region in finder.regions):
+            self.torn = next((found for found in finder.found if found.start < before), None)
+        finder.regions = [region for region in finder.regions if region.start >= before]
+
+    def tail(self, size: int) -> str:
+        """The last that it has said."""
+        return self._said[max(self.total - size, self._base) - self._base :]
 
     def feed(self, piece: str, end: bool) -> None:
         self._said += piece
         self.total += len(piece)
         finder = self.finder
         finder.feed(piece, end)
+        if self._before:
+            self._leave_out_before()
         if finder.regions:
             self._regions.extend(finder.regions)
             finder.regions = []

@@ -6,6 +6,7 @@ members change keeps all others as the client wrote them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,7 +19,17 @@ from dataplane.headers import CONTENT_ENCODING, FAIRNESS_ID, Headers
 from dataplane.payload.json_member import set_member
 
 NOT_JSON: Final = ("multipart/", "audio/", "image/", "video/", "application/octet-stream")
-"""Content types of uploads, which have no members. Anything else is read as JSON: clients mislabel a lot."""
+"""Content types of uploads. Anything else has to be JSON; an upload is read as JSON when it is an object,
+since gateways and model servers that look for one do not mind its type."""
+
+_OBJECT: Final = re.compile(rb"[ \t\r\n]*+\{")
+_FORM_MODEL: Final = re.compile(
+    rb'\r\ncontent-disposition:[ \t]*+form-data;[ \t]*+name="?model"?[ \t]*+\r\n(?:[^\r\n]++\r\n){0,8}+\r\n'
+    rb"([^\r\n]{1,256}+)\r\n--",
+    re.IGNORECASE,
+)
+"""The field of a form that names the model, as clients of transcriptions send it."""
+_MENTION: Final = re.compile(rb'name\*?="?model\b', re.IGNORECASE)
 
 _DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _JSON: Final = (None, b"application/json")
@@ -70,7 +81,16 @@ class Message:
 class RequestMessage(Message):
     """A request. ``state`` is shared by its plugins, under keys of their own."""
 
-    __slots__ = ("_members", "_model", "body", "is_body_changed", "metadata", "profile", "state")
+    __slots__ = (
+        "_members",
+        "_model",
+        "base_model",
+        "body",
+        "is_body_changed",
+        "metadata",
+        "profile",
+        "state",
+    )
 
     def __init__(self, request: HttpRequest) -> None:
         # Written out: this runs for every request.
@@ -81,6 +101,8 @@ class RequestMessage(Message):
         """The body as it will be sent on."""
         self.is_body_changed = False
         self.metadata: Metadata | None = request.metadata
+        self.base_model = ""
+        """The model that the body's one is served by, as a plugin before has found; empty when none has."""
         self.profile = ""
         """Name of the profile that was picked."""
         self.state: dict[Any, Any] = {}
@@ -89,19 +111,23 @@ class RequestMessage(Message):
 
     @property
     def is_json(self) -> bool:
-        """Whether the body is to be read as JSON: it is none of the types that uploads have."""
+        """Whether the body is read as JSON: it is an object, or its type is none that uploads have."""
+        return not self._is_upload or bool(self.members)
+
+    @property
+    def _is_upload(self) -> bool:
         if self.headers.raw("content-type") in _JSON:
-            return True
-        return not self.headers.get("content-type").lower().lstrip().startswith(NOT_JSON)
+            return False
+        return self.headers.get("content-type").lower().lstrip().startswith(NOT_JSON)
 
     @property
     def members(self) -> Mapping[str, msgspec.Raw]:
-        """The members of the body's object, undecoded; of repeated ones the last. Empty for uploads.
+        """The members of the body's object, undecoded; of repeated ones the last. None of other uploads.
 
         ``BadRequestError`` when the body is no JSON object.
         """
         if self._members is None:
-            self._members = _members(self) if self.is_json else {}
+            self._members = _members_of_upload(self.body) if self._is_upload else _members(self)
         return self._members
 
     def member(self, name: str) -> Any:
@@ -111,7 +137,7 @@ class RequestMessage(Message):
 
     @property
     def model(self) -> str:
-        """The body's ``model``; empty when there is none. A number is its digits."""
+        """The body's ``model``; empty when there is none. A number is its digits; a form has a field."""
         if self._model is None:
             self._model = self._read_model()
         return self._model
@@ -123,7 +149,9 @@ class RequestMessage(Message):
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 pass  # it is no string, or what is wrong with the body is said below
         raw = self.members.get("model")
-        return "" if raw is None else text_of(raw)
+        if raw is not None:
+            return text_of(raw)
+        return _model_of_form(self.body) if self._is_upload else ""
 
     @property
     def tenant(self) -> str:
@@ -178,6 +206,23 @@ def text_of(raw: msgspec.Raw) -> str:
 def unreadable(why: str) -> RequestError:
     """400 in the words of the field."""
     return BadRequestError(f"inference error: BadRequest - failed to parse request body: {why}")
+
+
+def _members_of_upload(body: bytes) -> Mapping[str, msgspec.Raw]:
+    if _OBJECT.match(body) is None:
+        return {}
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _model_of_form(body: bytes) -> str:
+    """The model that a form names; empty when it names none, or may be read as naming another."""
+    found = _FORM_MODEL.search(body)
+    if found is None or len(_MENTION.findall(body)) > 1:
+        return ""
+    return found[1].decode("utf-8", "replace")
 
 
 def _members(request: RequestMessage) -> Mapping[str, msgspec.Raw]:

@@ -60,6 +60,15 @@ class ResponseProcessor(Protocol):
 
 
 @runtime_checkable
+class AnswerGuardian(ResponseProcessor, Protocol):
+    """Has to see answers to requests without a body too, of which no profile is picked."""
+
+    def expect_answer(self, request: RequestMessage) -> None:
+        """Such a request goes on; its headers may be changed. A ``RequestError`` ends it."""
+        ...
+
+
+@runtime_checkable
 class ProfilePicker(Protocol):
     """Chooses the profile of a request among those that are configured."""
 
@@ -70,6 +79,10 @@ class ProfilePicker(Protocol):
         """The name of one of them."""
         ...
 
+    def named_profiles(self) -> Sequence[tuple[str, str]]:
+        """Profiles that parameters name, with the parameter's path; each must exist."""
+        ...
+
 
 @runtime_checkable
 class FixedPicker(Protocol):
@@ -77,10 +90,6 @@ class FixedPicker(Protocol):
 
     def always(self, profiles: Collection[str]) -> str:
         """The name of one of them."""
-        ...
-
-    def named_profiles(self) -> Sequence[tuple[str, str]]:
-        """Profiles that parameters name, with the parameter's path; each must exist."""
         ...
 
 

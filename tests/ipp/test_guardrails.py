@@ -13,7 +13,7 @@ import pytest
 from dataplane.config.guardrails import GuardrailPolicySpec
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError, RequestError
-from dataplane.extproc.events import EndBody
+from dataplane.extproc.events import EndBody, LaterBody
 from dataplane.extproc.exchange import HttpRequest
 from dataplane.headers import Headers
 from ipp.handler import UNCHANGED
@@ -230,3 +230,104 @@ def test_a_configuration_that_wants_policies_nobody_has_is_refused() -> None:
     with pytest.raises(ConfigErrors) as caught:
         Rig(one_profile([PLUGIN]))
     assert "neither --policies-file nor --xds-server says from where" in str(caught.value.errors[0])
+
+
+@pytest.mark.parametrize("content_type", ["multipart/form-data", "application/octet-stream", "image/png"])
+def test_an_upload_that_is_a_request_is_looked_at_as_one(content_type: str) -> None:
+    rig = Rig(CONFIG, holder(strict={"models": ["m"], "rules": [WORDS]}))
+    with pytest.raises(RequestError) as caught:
+        rig.ask(chat("forbidden"), ("content-type", content_type))
+    assert caught.value.client_code == "guardrail_keywords"
+    assert rig.ask(chat("hello"), ("content-type", content_type)).body is None
+    assert rig.ask(chat("forbidden", "other"), ("content-type", content_type)).body is None
+
+
+FORM = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\n%b\r\n--x--\r\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "is_refused"),
+    [
+        (FORM % b"m", True),
+        (FORM % b"whisper", False),
+        (FORM.replace(b'"model"', b"model") % b"whisper", False),
+        (FORM % b"whisper" + FORM % b"m", True),
+        (FORM % b"whisper" + b'name="model', True),
+        (FORM.replace(b"model", b"file") % b"whisper", True),
+        (FORM.replace(b"\r\n\r\n", b"\r\ncontent-type: text/plain\r\n\r\n") % b"whisper", False),
+        (b"\0\1", True),
+    ],
+)
+def test_an_upload_passes_only_when_no_policy_can_hold_for_its_model(body: bytes, is_refused: bool) -> None:
+    rig = Rig(CONFIG, holder(strict={"models": ["m"], "rules": [WORDS]}))
+    upload = ("content-type", "multipart/form-data; boundary=x")
+    if is_refused:
+        with pytest.raises(RequestError) as caught:
+            rig.ask(body, upload)
+        assert (caught.value.status, caught.value.client_code) == (400, "guardrail_unreadable")
+    else:
+        assert rig.ask(body, upload).body is None
+
+
+@pytest.mark.parametrize("model", [" m", "m\n", "fast", "", None])
+def test_a_policy_for_a_model_holds_whatever_it_is_called(model: str | None) -> None:
+    mapping = {"baseModel": "m", "aliases": ["fast"]}
+    base = {"type": "base-model-to-header", "parameters": {"mappings": [mapping], "headerName": "x-base"}}
+    lists = {"request": [{"pluginRef": "base-model-to-header"}, {"pluginRef": "guardrails"}]}
+    config = {"plugins": [base, PLUGIN], "profiles": [{"name": "default", "plugins": lists}]}
+    rig = Rig(config, holder(strict={"models": ["m"], "rules": [WORDS]}))
+    with pytest.raises(RequestError):
+        rig.ask({**chat("forbidden"), "model": model})
+    assert rig.ask(chat("forbidden", "fastest")).body is None
+
+
+STORED = {"object": "response", "status": "completed", "output": [{"content": [{"text": "forbidden"}]}]}
+
+
+def test_an_answer_that_is_fetched_later_is_looked_at_by_the_policies_of_all_models() -> None:
+    rig = Rig(CONFIG, holder(strict={"models": ["m"], "tenants": ["acme"], "rules": [WORDS]}))
+    asked = rig.ask(b"", ("accept-encoding", "gzip"), ("x-llm-d-inference-fairness-id", "acme"))
+    assert list(asked.remove_headers) == ["accept-encoding"]
+    transform = rig.answer(("content-type", "application/json")).transform
+    assert transform is not None
+    found = json.loads(transform.feed(json.dumps(STORED).encode(), True))
+    assert (found["status"], found["error"]["code"]) == ("incomplete", "guardrail_keywords")
+    assert rig.counted("ipp_success_total") == 0
+    rig.ask(b"", ("accept-encoding", "gzip"))
+    assert rig.answer(("content-type", "application/json")).transform is None
+
+
+def test_a_list_of_models_is_no_text() -> None:
+    words = {**WORDS, "parameters": {"words": ["llama"]}}
+    rig = Rig(CONFIG, holder(strict={"rules": [words]}))
+    rig.ask(b"")
+    transform = rig.answer(("content-type", "application/json")).transform
+    listed = (
+        b'{"object":"list","data":[{"id":"llama-8b","object":"model","owned_by":"llama","root":"llama"}]}'
+    )
+    assert transform is not None
+    assert transform.feed(listed, True) == listed
+
+
+def test_without_known_policies_nothing_is_fetched() -> None:
+    rig = Rig(CONFIG, PolicyHolder(random.Random(1)))
+    with pytest.raises(RequestError) as caught:
+        rig.ask(b"")
+    assert caught.value.status == 503
+    assert rig.counted("pointsman_ipp_requests_rejected_total", code="ServiceUnavailable") == 1
+
+
+async def test_a_large_answer_is_looked_at_beside_the_event_loop() -> None:
+    rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
+    for text, is_withheld in (("x" * 300_000, False), ("forbidden " + "x" * 300_000, True)):
+        rig.ask(chat("hello"))
+        transform = rig.answer(("content-type", "application/json")).transform
+        assert transform is not None
+        raw = json.dumps({"choices": [{"index": 0, "message": {"content": text}}]}).encode()
+        with pytest.raises(LaterBody) as later:
+            transform.feed(raw, True)
+        taken: asyncio.Queue[bytes] = asyncio.Queue()
+        later.value.start(taken.put_nowait)
+        found = await asyncio.wait_for(taken.get(), 20)
+        assert (b"forbidden" in found, b"content_filter" in found) == (False, is_withheld)
+        assert is_withheld or found == raw

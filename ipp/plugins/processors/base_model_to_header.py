@@ -74,7 +74,8 @@ class BaseModelToHeader:
         if "model" not in request.members:
             self._not_found.inc()
             return
-        request.set_header(self._header, header_value(self._models.find(request.model.strip())))
+        request.base_model = self._models.find(request.model.strip())
+        request.set_header(self._header, header_value(request.base_model))
 
     async def start(self) -> None:
         """Read the files and follow them. ``ConfigErrors`` when they are not usable now."""

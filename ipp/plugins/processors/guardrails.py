@@ -7,7 +7,6 @@ policy holds for it is refused, so nothing passes unseen; without a policy nothi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from time import perf_counter
@@ -19,7 +18,9 @@ from dataplane.errors import ConfigError, RequestError, ServiceUnavailableError
 from dataplane.extproc.events import BodyTransform
 from dataplane.headers import ACCEPT_ENCODING, CONTENT_ENCODING, REQUEST_ID
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
+from ipp.guardrails.answers import ASIDE_BYTES
 from ipp.guardrails.asking import ask
+from ipp.guardrails.bench import Bench
 from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.masking import Vault
 from ipp.guardrails.matches import Facts
@@ -30,10 +31,6 @@ from ipp.interfaces.message import RequestMessage, ResponseMessage
 from ipp.policies import PoolPlace
 
 MAX_POOLS: Final = 10_000
-ASIDE_BYTES: Final = 256 << 10
-"""Larger bodies are looked at in a thread: what costs milliseconds there would keep every other request."""
-MAX_ASIDE: Final = 4
-"""Threads that do so at a time."""
 
 
 class GuardrailsParams(PluginParams, frozen=True, kw_only=True):
@@ -81,7 +78,7 @@ class Guardrails:
         self._policies = handle.policies
         self._verdicts = handle.verdicts
         self.pools = params.pools
-        self._room = asyncio.Semaphore(MAX_ASIDE)
+        self._bench = Bench()
 
     async def start(self) -> None:
         """Make the pools of the parameters known."""
@@ -103,11 +100,8 @@ class Guardrails:
 
     def process_request(self, request: RequestMessage) -> Awaitable[None] | None:
         """Let it pass, mask it, or raise what refuses it."""
-        current = self._policies.current
-        if current is None:
-            raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
-        model = request.model or model_in_path(request.headers.get(":path"))
-        policy = current.select(request.tenant, model, self._policies.pools.pool_of(model))
+        model = request.model.strip() or model_in_path(request.headers.get(":path"))
+        policy = self._policy(request, model)
         if policy is None:
             return None
         if policy.needs_response or policy.needs_stream:
@@ -116,6 +110,14 @@ class Guardrails:
             return self._check_aside(request, policy, model)
         self._settle(request, policy, self._check(request, policy), model)
         return None
+
+    def _policy(self, request: RequestMessage, model: str) -> CompiledPolicy | None:
+        """What holds for a request for this model; None when nothing does."""
+        current, pools, base_model = self._policies.current, self._policies.pools, request.base_model
+        if current is None:
+            raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
+        pool = pools.pool_of(model) or pools.pool_of(base_model)
+        return current.select(request.tenant, model, pool, base_model)
 
     def _check(self, request: RequestMessage, policy: CompiledPolicy) -> Outcome:
         started = perf_counter()
@@ -126,8 +128,7 @@ class Guardrails:
     async def _check_aside(self, request: RequestMessage, policy: CompiledPolicy, model: str) -> None:
         """Look at a large body beside the event loop, so that others need not wait; then ask who is asked."""
         if len(request.body) > ASIDE_BYTES:
-            async with self._room:
-                outcome = await asyncio.to_thread(self._check, request, policy)
+            outcome = await self._bench.run(partial(self._check, request, policy))
         else:
             outcome = self._check(request, policy)
         if policy.asked["request"] and outcome.action != "block":
@@ -145,15 +146,23 @@ class Guardrails:
     def _tell(self, request: RequestMessage, model: str, verdicts: Sequence[Verdict]) -> None:
         self._verdicts.tell(request.headers.get(REQUEST_ID), request.tenant, model, verdicts)
 
+    def expect_answer(self, request: RequestMessage) -> None:
+        """A request without a body may be answered with what was said before: its answer is looked at."""
+        policy = self._policy(request, "")
+        if policy is not None and (policy.needs_response or policy.needs_stream):
+            request.remove_header(ACCEPT_ENCODING)
+            request.state[self.name] = _Held(policy, None, "")
+
     def process_response(self, request: RequestMessage, response: ResponseMessage) -> BodyTransform | None:
         """What the answer passes through, if anything has to see it."""
         held: _Held | None = request.state.get(self.name)
         if held is None or response.end_of_stream:
             return None
-        transform = held.policy.open_stream(
+        transform = held.policy.open_answer(
             "sse" if response.is_event_stream else "json",
             held.vault,
             partial(self._tell, request, held.model),
+            self._bench,
         )
         if transform is None:
             return None

@@ -169,15 +169,86 @@ def test_every_choice_that_goes_on_is_ended():
     assert [choice["index"] for choice in last[-3]["choices"]] == [0, 2]
 
 
-def test_a_stream_of_no_known_api_is_looked_at_event_by_event():
-    guard = policy(MAIL, STOP).open_stream("sse")
-    chunks = [b'data: {"say":["a@b"]}\n\n', b"data: plain a@b\ndata: text\n\n", b"data: [1, stop\n\n"]
-    sent = run(guard, chunks)
-    assert sent[:2] == [b'data: {"say":["[EMAIL]"]}\n\n', b"data: plain [EMAIL]\ndata: text\n\n"]
-    assert [value if value == "[DONE]" else value["error"]["code"] for value in data_of(sent[2])] == [
-        "guardrail_patterns",
-        "[DONE]",
-    ]
+def test_texts_of_no_known_api_go_on_where_the_next_event_has_one_in_the_same_place():
+    chunks = [b'data: {"say":["to a@"]}\n\n', b"data: plain a\n\n", b'data: {"say":["b ok"],"tokens":5}\n\n']
+    chunks += [b"data: @b\ndata: text\n\n", b"data: [DONE]\n\n"]
+    assert b"".join(run(policy(MAIL, STOP).open_stream("sse"), chunks)) == (
+        b'data: {"say":["to [EMAIL]"]}\n\ndata: plain [EMAIL]\n\ndata: {"say":[" ok"],"tokens":5}\n\n'
+        b"data: \ndata: text\n\ndata: [DONE]\n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [b'data: {"say":["st"]}\n\n', b'data: {"say":["op"]}\n\n'],
+        [b'data: {"say":"st"}\n\n', b'data: {"say":"sto"}\n\n', b'data: {"say":"stop"}\n\n'],
+        [b'data: "st"\n\n', b'data: "op"\n\n'],
+        [b"data: st\n\n", b"data: op\n\n"],
+        [b"data: [1, st\n\n", b"data:op\n\n"],
+        [b": stop\n\n"],
+        [b"id: stop\ndata: {}\n\n"],
+        [b"Data: stop\n\n"],
+        [b'{"error":"stop"}'],
+    ],
+)
+def test_a_stream_of_no_known_api_is_cut_by_an_error_alone(chunks):
+    chunks = [*chunks, b"data: [DONE]\n\n"]
+    sent = b"".join(run(policy(STOP).open_stream("sse"), chunks))
+    before, _, end = sent.partition(b'data: {"error":{"message":"No stopping."')
+    assert b"op" not in before
+    assert end.endswith(b'"code":"guardrail_patterns"}}\n\ndata: [DONE]\n\n')
+
+
+def test_a_text_that_is_repeated_and_longer_each_time_is_masked_in_each_event():
+    chunks = [b'data: {"text":"%b"}\n\n' % text for text in (b"a@b", b"a@b is", b"a@b is it")]
+    sent = b"".join(run(policy(MAIL).open_stream("sse"), [*chunks, b"data: [DONE]\n\n"]))
+    assert [value["text"] for value in data_of(sent)[:-1]] == ["[EMAIL]", "[EMAIL] is", "[EMAIL] is it"]
+
+
+@pytest.mark.parametrize("rule", [STOP, MAIL])
+@pytest.mark.parametrize("reason", ["stop", ""])
+def test_a_text_that_goes_on_behind_its_end_is_looked_at_with_what_it_said_before(rule, reason):
+    said = ("all st", "op it") if rule is STOP else ("to a@", "b now")
+    chunks = [*(chunk({"content": text}, reason=reason) for text in said), b"data: [DONE]\n\n"]
+    sent = b"".join(run(policy(rule).open_stream("sse"), chunks))
+    assert said[1].encode() not in sent
+    if rule is MAIL and not reason:
+        assert [event["choices"][0]["delta"]["content"] for event in data_of(sent)[:-1]] == [
+            "to [EMAIL]",
+            " now",
+        ]
+    else:
+        assert data_of(sent)[-2]["error"]["code"] == (
+            "guardrail_pii" if rule is MAIL else "guardrail_patterns"
+        )
+
+
+def test_what_is_found_before_an_end_is_no_news_behind_it():
+    told = []
+    flag = at_work("flag", "cat", 3, mode="flag")
+    guard = policy(flag, MAIL).open_stream("sse", told=told.extend)
+    chunks = [chunk({"content": "a@b cat"}, reason="stop"), chunk({"content": "s cat"}, reason="stop")]
+    sent = b"".join(run(guard, chunks))
+    assert [event["choices"][0]["delta"]["content"] for event in data_of(sent)] == ["[EMAIL] cat", "s cat"]
+    assert [verdict.rule for verdict in told] == ["mail", "flag", "flag"]
+
+
+def test_what_is_to_be_masked_beside_the_data_is_left_out():
+    chunks = [b": to a@b\n\n", b"id: a@b\ndata: {}\n\n", b": ping\n\n"]
+    assert run(policy(MAIL).open_stream("sse"), chunks) == [b"", b"data: {}\n\n", b": ping\n\n"]
+
+
+def test_what_is_left_of_a_text_of_no_known_api_says_nothing_else_again():
+    chunks = [b'data: {"a":["a@b"],"b":"x a"}\n\n', b'data: {"c":"%b"}\n\n' % (b"-" * stream.PATIENCE * 9)]
+    sent = b"".join(run(policy(MAIL).open_stream("sse"), chunks))
+    assert b"a@b" not in sent
+
+
+def test_an_event_of_too_many_texts_ends_the_stream_before_it_is_looked_at():
+    said = b"data: {%b}\n\n" % b",".join(b'"k%d":"x"' % at for at in range(stream.MAX_EVENT_TEXTS + 1))
+    (last,) = run(policy(STOP).open_stream("sse"), [said])
+    assert data_of(last)[0]["error"]["code"] == "guardrail_unreadable"
 
 
 def test_data_over_several_lines_and_other_fields_are_kept():

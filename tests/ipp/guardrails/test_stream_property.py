@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import cache
 from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from dataplane.config.guardrails import GuardrailPolicySpec
 from dataplane.extproc.events import EndBody
@@ -263,3 +264,46 @@ def test_rules_of_documents_say_the_same_of_a_stream_and_of_a_whole_answer(answe
     for channel in texts:
         if not channel.startswith("args"):
             assert got.get(channel, "") == plain[channel]
+
+
+FORMS = {
+    "text": lambda said: said.encode(),
+    "a string": lambda said: json.dumps(said).encode(),
+    "of a shape": lambda said: json.dumps({"token": {"id": 5, "text": said}, "more": [said]}).encode(),
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text("catdogz12-3 b", min_size=1, max_size=6), min_size=1, max_size=8),
+    st.sampled_from(sorted(FORMS)),
+    st.lists(st.sampled_from(range(len(RULES))), unique=True, min_size=1, max_size=3),
+    cuts,
+)
+def test_stream_of_no_known_api_comes_to_what_its_text_comes_to(pieces, form, chosen, chunks):
+    assume(not any(new.startswith(old) for old, new in itertools.pairwise(pieces)))
+    rules = [RULES[index] for index in sorted(chosen)]
+    wanted, blocked = expected(rules, "".join(pieces), {})
+    came = b"".join(b"data: %b\n\n" % FORMS[form](piece) for piece in pieces)
+    guard = policy(*rules).open_stream("sse")
+    sent = b""
+    parts = cut(came, chunks)
+    try:
+        for at, chunk in enumerate(parts):
+            sent += guard.feed(chunk, at == len(parts) - 1)
+        was_cut = False
+    except EndBody as ended:
+        # The error that ends it, and the end.
+        sent, was_cut = (sent + ended.last).rpartition(b'data: {"error"')[0], True
+    said = [event.removeprefix(b"data: ") for event in sent.split(b"\n\n") if event]
+    if form == "text":
+        got = "".join(map(bytes.decode, said))
+    elif form == "a string":
+        got = "".join(map(json.loads, said))
+    else:
+        got = "".join(event.get("token", {}).get("text", "") for event in map(json.loads, said))
+    assert was_cut == blocked
+    if was_cut:
+        assert wanted.partition(BLOCKED)[0].startswith(got)
+    else:
+        assert got == wanted

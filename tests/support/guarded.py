@@ -1,0 +1,233 @@
+"""A whole gateway with a payload processor, before a model server that answers whatever a test has it say.
+
+Everything is real but the model server: Envoy, the processor and a picker. The server keeps what it has seen
+of each request, by the key that the test sent in ``KEY``, and answers with the bytes kept under that key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from cli.local.gateway import Gateway
+from dataplane.processes.folder import write_atomically
+from tests.dataplane.extproc.vectors.envoy import Message, read_message
+from tests.support.gateway import started_gateway
+
+KEY = "x-test-key"
+EVENTS = "text/event-stream"
+JSON = "application/json"
+LIMIT_BYTES = 1 << 20
+WAIT_S = 60.0
+
+Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+class ModelServer:
+    """What stands behind the picker."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[Message]] = {}
+        """Requests that have come whole, by key."""
+        self.answers: dict[str, Write] = {}
+        self.left: dict[str, asyncio.Event] = {}
+        """Set when the gateway gives an answer up."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        key = ""
+        try:
+            while True:
+                message = await read_message(reader)
+                if message.start.startswith("GET /metrics"):
+                    page = b"vllm:num_requests_waiting 0\nvllm:num_requests_running 0\n"
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(page), page))
+                    continue
+                key = message.headers.get(KEY, "")
+                self.seen.setdefault(key, []).append(message)
+                await self.answers.get(key, said("ok"))(writer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            if key in self.left:
+                self.left[key].set()
+        finally:
+            writer.close()
+
+
+def whole(body: bytes, content_type: str = JSON, *headers: str, status: int = 200) -> Write:
+    """An answer with a content-length."""
+    lines = [f"HTTP/1.1 {status} OK", f"content-type: {content_type}", f"content-length: {len(body)}"]
+
+    async def write(writer: asyncio.StreamWriter) -> None:
+        writer.write("\r\n".join([*lines, *headers, "", ""]).encode() + body)
+
+    return write
+
+
+def chunked(
+    chunks: Sequence[bytes] | Iterator[bytes], content_type: str = EVENTS, *, end: bytes = b"0\r\n\r\n"
+) -> Write:
+    """An answer in pieces, each on its way before the next; an empty ``end`` breaks it off."""
+
+    async def write(writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n"
+        writer.write(head.encode())
+        for chunk in chunks:
+            writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write(end)
+        if not end:
+            raise ConnectionResetError
+
+    return write
+
+
+def said(text: str, **more: Any) -> Write:
+    """A chat completion."""
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return whole(json.dumps({"object": "chat.completion", "choices": [choice], **more}).encode())
+
+
+def event(text: str, **more: Any) -> bytes:
+    """An event of a chat completion that streams."""
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None, **more}
+    return b"data: " + json.dumps({"object": "chat.completion.chunk", "choices": [choice]}).encode() + b"\n\n"
+
+
+def chat(text: Any, **more: Any) -> bytes:
+    """A request's body."""
+    return json.dumps({"model": "alpha", "messages": [{"role": "user", "content": text}], **more}).encode()
+
+
+class Guarded:
+    """A running gateway, its client, and its model server."""
+
+    def __init__(self, gateway: Gateway, server: ModelServer, session: aiohttp.ClientSession) -> None:
+        self.gateway = gateway
+        self.server = server
+        self.session = session
+
+    async def ask(
+        self,
+        body: Any,
+        answer: Write | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        path: str = "/v1/chat/completions",
+        method: str = "POST",
+    ) -> Answered:
+        """Send a request that is to be answered like this."""
+        key = uuid.uuid4().hex
+        if isinstance(body, bytes):
+            body = io.BytesIO(body)
+        if answer is not None:
+            self.server.answers[key] = answer
+        sent = {"content-type": JSON, KEY: key, **(headers or {})}
+        url = self.gateway.plan.url + path
+        async with (
+            asyncio.timeout(WAIT_S),
+            self.session.request(
+                method, url, data=body, headers=sent, skip_auto_headers=["accept-encoding"]
+            ) as response,
+        ):
+            broken = False
+            pieces: list[bytes] = []
+            try:
+                while piece := await response.content.readany():
+                    pieces.append(piece)
+            except aiohttp.ClientPayloadError:
+                broken = True
+        seen = self.server.seen.pop(key, [])
+        return Answered(response.status, response.headers, b"".join(pieces), broken, seen)
+
+    async def raw(self, request: bytes) -> Message:
+        """Send bytes on a connection of their own, and read one answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.gateway.plan.port, limit=LIMIT_BYTES)
+        try:
+            with contextlib.suppress(ConnectionError):
+                writer.write(request)
+                await writer.drain()
+            async with asyncio.timeout(WAIT_S):
+                return await read_message(reader)
+        finally:
+            writer.close()
+
+    async def memory_kb(self) -> int:
+        """What the processor has in memory."""
+        pid = self.gateway.children["ipp"].pid
+        status = await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
+        return int(status.partition("VmRSS:")[2].split()[0])
+
+
+class Answered:
+    """What a client got, and what the model server saw of its request."""
+
+    def __init__(
+        self, status: int, headers: Mapping[str, str], body: bytes, broken: bool, seen: list[Message]
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.is_broken = broken
+        """Whether the body did not end as a body does."""
+        self.seen = seen
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error object in OpenAI's form."""
+        found: dict[str, Any] = json.loads(self.body)["error"]
+        assert found.keys() == {"message", "type", "param", "code"}
+        return found
+
+    @property
+    def refused(self) -> tuple[int, str]:
+        """Status and code of an answer that must not have reached the model server."""
+        assert self.seen == []
+        assert self.headers["content-type"] == JSON
+        return self.status, self.error["code"]
+
+
+@asynccontextmanager
+async def guarded_gateway(config: str, folder: Path) -> AsyncIterator[Guarded]:
+    """The gateway of a configuration whose first pool is served by a ``ModelServer``."""
+    server = ModelServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=LIMIT_BYTES)
+    port = listening.sockets[0].getsockname()[1]
+    connector = aiohttp.TCPConnector(limit=0)
+    try:
+        async with (
+            started_gateway(config, folder) as gateway,
+            aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,
+        ):
+            await gateway.children["sim-" + gateway.plan.pools[0].name].stop()
+            await _replace_endpoints(gateway, port)
+            yield Guarded(gateway, server, session)
+    finally:
+        listening.close()
+
+
+async def _replace_endpoints(gateway: Gateway, port: int) -> None:
+    """Have picker and Envoy know the one server."""
+    pool = gateway.plan.pools[0]
+    endpoint = {"name": "server", "address": "127.0.0.1", "port": str(port)}
+    write_atomically(pool.endpoints_file, json.dumps({"endpoints": [endpoint]}))
+    url = f"http://127.0.0.1:{pool.metrics_port}/debug/endpoints"
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            async with gateway.session.get(url) as page:
+                known = [each["address"] for each in (await page.json())["endpoints"]]
+            hosts = (await gateway.envoy_hosts())["pool-" + pool.name]
+            ports = [host["address"]["socket_address"]["port_value"] for host in hosts]
+            if known == [f"127.0.0.1:{port}"] and ports == [port]:
+                return
+            await asyncio.sleep(0.05)
