@@ -9,7 +9,7 @@ beats flagging. Nothing here waits; ``asking`` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple, Protocol
@@ -21,7 +21,8 @@ from dataplane.errors import ConfigError
 from dataplane.extproc.events import BodyTransform
 from ipp.guardrails.answers import AnswerGuard, Later, withheld
 from ipp.guardrails.arguments import ArgumentsFinder
-from ipp.guardrails.documents import Document, across, bare_finder, documents, items
+from ipp.guardrails.bare import check_bare, crossing
+from ipp.guardrails.documents import items
 from ipp.guardrails.edits import changed
 from ipp.guardrails.either import EitherGuard, StreamKind
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
@@ -55,7 +56,6 @@ from ipp.guardrails.texts import (
 )
 from ipp.guardrails.verdicts import (
     MAX_VERDICTS,
-    Action,
     Outcome,
     Refusal,
     Verdict,
@@ -229,7 +229,7 @@ class CompiledPolicy:
         if seen.refusal is not None:
             return seen.refusal.outcome(tuple(verdicts[:MAX_VERDICTS]))
         return Outcome(
-            action=_action(verdicts),
+            action=action_of(verdicts),
             body=seen.body,
             verdicts=tuple(verdicts[:MAX_VERDICTS]),
             vault=self._remembering(vault, value),
@@ -252,11 +252,11 @@ class CompiledPolicy:
             value = decoded(body, is_strict=False)
             found = find_texts(body, ANSWER)
         except NoJsonError:
-            return self._check_bare(body, searchers)
+            return check_bare(body, searchers, self._texts["response"])
         except UnreadableError as error:
             return unreadable(error, "response").outcome()
         if not isinstance(value, dict | list | str):
-            return self._check_bare(body, searchers)
+            return check_bare(body, searchers, self._texts["response"])
         verdicts: list[Verdict] = []
         refusal: Refusal | None = None
         if isinstance(value, dict):
@@ -271,11 +271,11 @@ class CompiledPolicy:
         refusal = refusal or seen.refusal
         if refusal is None and isinstance(value, list):
             several = items(value, found, said)
-            refusal = self._crossing(several, searchers, verdicts, only_known=True)
+            refusal = crossing(several, searchers, self._texts["response"], verdicts, only_known=True)
             told = tuple(verdicts[:MAX_VERDICTS])
         if refusal is not None:
             return replace(refusal.outcome(told), body=withheld(value, refusal))
-        return Outcome(action=_action(verdicts), body=seen.body, verdicts=told)
+        return Outcome(action=action_of(verdicts), body=seen.body, verdicts=told)
 
     def open_answer(
         self,
@@ -398,53 +398,6 @@ class CompiledPolicy:
             edits += without_details(find_texts(body, ANSWER), body, changed_keys)
         return Seen(edited(body, edits), verdicts, None)
 
-    def _check_bare(self, body: bytes, searchers: Searchers) -> Outcome:
-        """An answer that is not one JSON document: text, several documents, or one that is broken off."""
-        words = body.decode("utf-8", "replace")
-        rules = self._texts["response"]
-        verdicts: list[Verdict] = []
-        refusal: Refusal | None = None
-        new = words
-        first = bare_finder(words, searchers)
-        # Strings of JSON are looked at as what they say, and then all of it as what it is.
-        rest = [PlainFinder(Searchers(searchers.items))] if isinstance(first, ArgumentsFinder) else []
-        for finder in (first, *rest):
-            finder.feed(new, True)
-            verdicts += [rules[found.rule].verdict("response", "", found) for found in finder.found]
-            if finder.blocked is not None:
-                refusal = refusal_of(rules[finder.blocked.rule].rule, "response")
-                break
-            new = applied(new, finder.regions)
-        if refusal is None and rest:
-            try:
-                refusal = self._crossing(documents(words), searchers, verdicts)
-            except UnreadableError as error:
-                return unreadable(error, "response").outcome()
-        told = tuple(verdicts[:MAX_VERDICTS])
-        if refusal is not None:
-            return refusal.outcome(told)
-        if new != words:
-            body = new.encode("utf-8", "replace")
-        return Outcome(action=_action(verdicts), body=body, verdicts=told)
-
-    def _crossing(
-        self,
-        several: Iterator[Document],
-        searchers: Searchers,
-        verdicts: list[Verdict],
-        *,
-        only_known: bool = False,
-    ) -> Refusal | None:
-        """What is found over the end of one of several documents, where nothing can be masked."""
-        refusal: Refusal | None = None
-        rules = self._texts["response"]
-        for path, found in across(several, Searchers(searchers.items), only_known=only_known):
-            rule = rules[found.rule]
-            verdicts.append(rule.verdict("response", path, found))
-            if rule.rule.mode != "flag" and refusal is None:
-                refusal = refusal_of(rule.rule, "response", path)
-        return refusal
-
 
 def _but(searchers: Searchers, idle: Sequence[bool]) -> Searchers:
     """The same, of which some find nothing."""
@@ -505,11 +458,3 @@ def _text_rule(at_work: RuleAtWork, stage: Stage) -> TextRule:
     if found is None:
         raise TypeError(f"{at_work.rule.name} is no rule of texts")
     return found
-
-
-def _action(verdicts: Sequence[Verdict]) -> Action:
-    actions = {verdict.action for verdict in verdicts}
-    for action in ("block", "mask", "flag"):
-        if action in actions:
-            return action
-    return "pass"

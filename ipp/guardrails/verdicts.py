@@ -7,6 +7,7 @@ Codes and messages that a client sees are part of the interface: ``guardrail_`` 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -112,3 +113,12 @@ def unreadable(reason: object, stage: Stage = "request") -> Refusal:
     return Refusal(
         UNREADABLE, f"The answer's body {reason}, and guardrails could not look into it.", status=502
     )
+
+
+def action_of(verdicts: Sequence[Verdict]) -> Action:
+    """What becomes of what these verdicts are on: the gravest of their actions."""
+    actions = {verdict.action for verdict in verdicts}
+    for action in ("block", "mask", "flag"):
+        if action in actions:
+            return action
+    return "pass"
