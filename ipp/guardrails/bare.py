@@ -1,4 +1,4 @@
-"""What becomes of an answer that is not one JSON document: text, several documents, or one that is broken off."""
+"""What becomes of an answer that is not one JSON document: text, several of them, or half of one."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ from ipp.guardrails.verdicts import (
     Outcome,
     Refusal,
     Verdict,
+    action_of,
     refusal_of,
     unreadable,
 )
