@@ -20,6 +20,7 @@ _IBANS: Final = (
 IBAN_LENGTHS: Final[dict[str, int]] = {entry[:2]: int(entry[3:]) for entry in _IBANS.split()}
 """Country -> characters of its IBANs."""
 
+_LETTERS_AS_NUMBERS: Final = {code: str(code - 55) for code in range(ord("A"), ord("Z") + 1)}
 _VALUES: Final = bytes(max(byte - 48, 0) for byte in range(256))
 _DOUBLED: Final = bytes(byte * 2 - 9 if 4 < byte < 10 else byte * 2 % 256 for byte in range(256))
 _VERHOEFF: Final = (
@@ -57,7 +58,12 @@ _SPANISH: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
 
 def luhn(digits: str) -> bool:
     """Of payment cards, Canadian, Swedish and South African numbers."""
-    raw = digits.encode("ascii", "replace").translate(_VALUES)
+    return luhn_bytes(digits.encode("ascii", "replace"))
+
+
+def luhn_bytes(digits: bytes) -> bool:
+    """The same of digits in ASCII."""
+    raw = digits.translate(_VALUES)
     return (sum(raw[::-2]) + sum(raw[-2::-2].translate(_DOUBLED))) % 10 == 0
 
 
@@ -83,7 +89,7 @@ def iban(text: str) -> bool:
     if IBAN_LENGTHS.get(text[:2]) != len(text):
         return False
     turned = text[4:] + text[:4]
-    return int("".join(str(int(c, 36)) for c in turned)) % 97 == 1
+    return int(turned.translate(_LETTERS_AS_NUMBERS)) % 97 == 1
 
 
 def weighted(digits: str, weights: Sequence[int]) -> int:

@@ -26,6 +26,7 @@ from ipp.guardrails.documents import items
 from ipp.guardrails.edits import changed
 from ipp.guardrails.either import EitherGuard, StreamKind
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
+from ipp.guardrails.joined import IDLE, Together
 from ipp.guardrails.masking import Vault, hidden
 from ipp.guardrails.matches import (
     MAX_STREAM_MATCH,
@@ -129,15 +130,6 @@ class RuleAtWork(NamedTuple):
             score=match.score,
             latency_us=found.latency_ns // 1000,
         )
-
-
-class _Nothing:
-    """Finds nothing."""
-
-    longest = 0
-
-    def find(self, text: str, start: int = 0) -> Sequence[Match]:
-        return ()
 
 
 class Seen(NamedTuple):
@@ -373,11 +365,17 @@ class CompiledPolicy:
         unsaid = searchers
         if any(rule.rule.type in SAID_ONLY for rule in rules):
             unsaid = _but(searchers, [rule.rule.type in SAID_ONLY for rule in rules])
-        for text, words in zip(texts, said, strict=True):
+        # Arguments are JSON, in which words may be spelled in many ways: one by one.
+        plain = [words if text.kind is not Kind.JSON else "" for text, words in zip(texts, said, strict=True)]
+        together = Together(plain, searchers)
+        for index, (text, words) in enumerate(zip(texts, said, strict=True)):
             if not words:
                 continue
-            kind = ArgumentsFinder if text.kind is Kind.JSON else PlainFinder
-            finder: Finder = kind(searchers if is_said(text) else unsaid)
+            mine = searchers if unsaid is searchers or is_said(text) else unsaid
+            left = mine if text.kind is Kind.JSON else together.of(index, mine)
+            if left is None:
+                continue
+            finder: Finder = ArgumentsFinder(left) if text.kind is Kind.JSON else PlainFinder(left)
             finder.feed(words, True)
             if finder.found:
                 path = path_of(text.keys)
@@ -403,7 +401,7 @@ class CompiledPolicy:
 def _but(searchers: Searchers, idle: Sequence[bool]) -> Searchers:
     """The same, of which some find nothing."""
     items = [
-        searcher._replace(rule=_Nothing()) if is_idle else searcher
+        searcher._replace(rule=IDLE) if is_idle else searcher
         for searcher, is_idle in zip(searchers.items, idle, strict=True)
     ]
     return Searchers(items, searchers.vault)

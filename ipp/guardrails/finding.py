@@ -47,6 +47,13 @@ class Region(NamedTuple):
     text: str
 
 
+class Known(NamedTuple):
+    """What a rule finds in a text, where it has looked before."""
+
+    matches: list[Match]
+    latency_ns: int
+
+
 class Searcher(NamedTuple):
     """A text rule at work."""
 
@@ -54,6 +61,8 @@ class Searcher(NamedTuple):
     mode: Mode
     replace: Callable[[Match, str], str]
     """From a find and the part of the text it covers, what stands there when it is masked."""
+    known: Known | None = None
+    """Of a text that is fed as a whole: what the rule finds."""
 
 
 class Searchers:
@@ -124,7 +133,7 @@ class PlainFinder:
         self.blocked: Found | None = None
 
     def feed(self, piece: str, end: bool) -> None:
-        self._text += _HALVES.sub("\ufffd", piece)
+        self._text += piece if _is_whole(piece) else _HALVES.sub("\ufffd", piece)
         base, rules = self._base, self._rules
         total = base + len(self._text)
         settled = total if end else total - rules.held
@@ -143,13 +152,17 @@ class PlainFinder:
         """What begins before ``settled``: beginning, minus the end, rule or -1, find, time; sorted."""
         base, text = self._base, self._text
         finds: list[tuple[int, int, int, Match, int]] = []
+        matches: Sequence[Match]
         for index, searcher in enumerate(self._rules.items):
             at = self._next[index]
             if at >= settled:
                 continue
-            began = perf_counter_ns()
-            matches = searcher.rule.find(text, at - base)
-            took = perf_counter_ns() - began
+            if searcher.known is not None:
+                matches, took = searcher.known
+            else:
+                began = perf_counter_ns()
+                matches = searcher.rule.find(text, at - base)
+                took = perf_counter_ns() - began
             for match in matches:
                 start, stop = match.start + base, match.end + base
                 if start >= settled:
@@ -203,6 +216,14 @@ class PlainFinder:
         if keep - self._base > 256:
             self._text = self._text[keep - self._base :]
             self._base = keep
+
+
+def _is_whole(piece: str) -> bool:
+    """Whether an encoder takes it, which says it sooner than an expression does."""
+    try:
+        return piece.isascii() or bool(piece.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def applied(text: str, regions: Sequence[Region]) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from ipp.guardrails.matches import Match, TextRule
@@ -30,6 +31,7 @@ _NO_LETTERS: Final = re.compile(r"[^A-Za-z]+")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
+@lru_cache(maxsize=4096)
 def label(kind: str) -> str:
     """``nationalId`` -> ``NATIONAL_ID``."""
     words = _NO_LETTERS.sub(" ", _HUMP.sub(" ", kind)).split()
@@ -50,7 +52,16 @@ def _said(escape: re.Match[str]) -> str:
 class Vault:
     """What is kept of a request for its answer: what placeholders stand for. Empty and false without any."""
 
-    __slots__ = ("_by_value", "_counts", "_heads", "_originals", "_taken", "expected", "longest")
+    __slots__ = (
+        "_by_value",
+        "_counts",
+        "_has_heads",
+        "_heads",
+        "_originals",
+        "_taken",
+        "expected",
+        "longest",
+    )
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -58,6 +69,9 @@ class Vault:
         self._by_value: dict[tuple[str, str], str] = {}
         self._originals: dict[str, str] = {}
         self._heads: set[str] = set()
+        """Their beginnings; made when a stream asks for them."""
+        self._has_heads = 0
+        """Of how many placeholders."""
         self.longest = 0
         """Code points of the longest placeholder."""
         self.expected: dict[int, TextRule] = {}
@@ -86,7 +100,6 @@ class Vault:
         self._counts[name] = number
         self._by_value[name, value] = made
         self._originals[made] = value
-        self._heads.update(made[:size] for size in range(1, len(made)))
         self.longest = max(self.longest, len(made))
         return made
 
@@ -106,6 +119,9 @@ class Vault:
         """Where a placeholder begins that may go on behind the text's end; its length when none does."""
         size = len(text)
         at = text.find("<", max(start, size - self.longest + 1))
+        if at >= 0 and self._has_heads < len(self._originals):
+            self._has_heads = len(self._originals)
+            self._heads = {made[:end] for made in self._originals for end in range(1, len(made))}
         while at >= 0:
             if text[at:] in self._heads:
                 return at

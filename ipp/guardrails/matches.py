@@ -78,7 +78,11 @@ class BodyMatch(NamedTuple):
 
 
 class TextRule(Protocol):
-    """Looks at texts; pure, linear in the text, never raises."""
+    """Looks at texts; pure, linear in the text, never raises.
+
+    A rule that has ``is_local`` set finds the same whether a text stands alone or between others, apart from
+    them by ``joined.JOINT``; see there.
+    """
 
     @property
     def longest(self) -> int | None:

@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from ipp.guardrails.lookalikes import DIGITS, FOREIGN, SHAPES
 
-Codes = npt.NDArray[np.uint32]
+Codes = npt.NDArray[np.uint32] | npt.NDArray[np.uint8]
+"""Code points; of one byte each where the text is of ASCII."""
 Offsets = npt.NDArray[np.intp]
 
 WORD: Final = 1
@@ -108,6 +109,15 @@ class Folded(NamedTuple):
         )
 
 
+class _AsciiTable(NamedTuple):
+    """What ``bytes.translate`` takes."""
+
+    pieces: bytes
+    classes: bytes
+    hidden: bytes
+    """Characters that are folded away."""
+
+
 class _Table(NamedTuple):
     first: npt.NDArray[np.uint32]
     """Code point -> where in ``pieces`` its folding begins."""
@@ -124,11 +134,15 @@ def encode(text: str) -> Codes:
 
 def decode(codes: Codes) -> str:
     """The text of code points."""
+    if codes.dtype == np.uint8:
+        return codes.tobytes().decode("latin-1")
     return codes.astype("<u4", copy=False).tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def fold(text: str, *, cased: bool = False) -> Folded:
     """The one spelling of a text; with ``cased`` large and small letters stay different."""
+    if text.isascii():
+        return _fold_ascii(text.encode(), _ascii(cased))
     codes = encode(text)
     table = _table(cased)
     lengths = table.lengths[codes]
@@ -141,13 +155,38 @@ def fold(text: str, *, cased: bool = False) -> Folded:
         within = np.arange(total) - np.repeat(ends - lengths, lengths)
         folded = table.pieces[np.repeat(table.first[codes], lengths) + within]
         offsets = np.repeat(np.arange(len(codes)), lengths)
-    spaces = folded == 32
+    return _without_spaces(Folded(folded, offsets, seen))
+
+
+def _without_spaces(found: Folded) -> Folded:
+    """Of spaces in a row only the first one."""
+    spaces = found.codes == 32
     again = spaces[1:] & spaces[:-1]
-    if bool(again.any()):
-        keep = np.concatenate((np.ones(1, np.bool_), ~again))
-        folded = folded[keep]
-        offsets = np.flatnonzero(keep) if offsets is None else offsets[keep]
-    return Folded(folded, offsets, seen)
+    if not bool(again.any()):
+        return found
+    keep = np.concatenate((np.ones(1, np.bool_), ~again))
+    offsets = np.flatnonzero(keep) if found.offsets is None else found.offsets[keep]
+    return Folded(found.codes[keep], offsets, found.classes)
+
+
+def _fold_ascii(raw: bytes, table: _AsciiTable) -> Folded:
+    """The same by tables of bytes, which take a tenth of the time."""
+    seen = np.frombuffer(raw.translate(table.classes), np.uint8)
+    folded = raw.translate(table.pieces)
+    offsets: Offsets | None = None
+    codes = np.frombuffer(folded, np.uint8)
+    if len(raw.translate(None, table.hidden)) != len(raw):
+        offsets = np.flatnonzero(seen & HIDDEN == 0)
+        codes = codes[offsets]
+    found = Folded(codes, offsets, seen)
+    return found if offsets is None and b"  " not in folded else _without_spaces(found)
+
+
+def classes_of(codes: Codes) -> npt.NDArray[np.uint8]:
+    """What these characters are, bits of ``WORD`` and the others."""
+    if codes.dtype == np.uint8:
+        return np.frombuffer(codes.tobytes().translate(_ascii(False).classes), np.uint8)
+    return classes()[codes]
 
 
 def tags(text: str, found: Folded) -> Folded | None:
@@ -216,6 +255,14 @@ def likenesses() -> Codes:
         table[code] = ord(letter)
     table[ord("l")] = table[table == ord("l")] = ord("i")
     return table
+
+
+@lru_cache(maxsize=2)
+def _ascii(cased: bool) -> _AsciiTable:
+    table, seen = _table(cased), classes()[:256]
+    pieces = bytes(table.pieces[table.first[code]] if code < 0x80 else 0 for code in range(256))
+    hidden = bytes(code for code in range(0x80) if table.lengths[code] == 0)
+    return _AsciiTable(pieces, seen.tobytes(), hidden)
 
 
 @lru_cache(maxsize=2)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from ipp.guardrails.finding import Found, PlainFinder, Searchers
+from ipp.guardrails.joined import Together
 from ipp.guardrails.shapes import Kind
 from ipp.guardrails.texts import Text
 
@@ -20,10 +21,16 @@ def across_parts(
     texts: Sequence[Text], said: Sequence[str], searchers: Searchers
 ) -> Iterator[tuple[Text, Found]]:
     """What is found across parts: the one it begins in, and the find with its place from there on."""
-    for group in _groups(texts):
-        words = [said[index] for index in group]
-        finder = PlainFinder(searchers)
-        finder.feed("".join(words), True)
+    groups = list(_groups(texts))
+    wholes = ["".join([said[part] for part in group]) for group in groups]
+    together = Together(wholes, searchers)
+    for index, group in enumerate(groups):
+        mine = together.of(index, searchers)
+        if mine is None:
+            continue
+        words = [said[part] for part in group]
+        finder = PlainFinder(mine)
+        finder.feed(wholes[index], True)
         if not finder.found:
             continue
         ends = list(accumulate(map(len, words)))

@@ -30,6 +30,7 @@ Check = Callable[[bytes, int, int], int]
 Minus a place behind the start says that no match begins before that place either.
 """
 
+_ANYWHERE: Final[Any] = getattr(re2, "_Anchor", None) and re2._Anchor.UNANCHORED
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -70,7 +71,8 @@ class Scanner:
         self._items, self._exact = items, exact
         options = re2.Options()
         options.case_sensitive, options.log_errors = case_sensitive, False
-        self._compiled: list[Any] = [re2.compile(item.pattern.encode(), options) for item in items]
+        options.never_capture = True
+        self._locate = [locating(re2.compile(item.pattern.encode(), options)) for item in items]
         options = re2.Options()
         options.case_sensitive, options.log_errors = case_sensitive, False
         options.max_mem = MAX_SET_MEMORY
@@ -121,8 +123,9 @@ class Scanner:
         if item.search is not None:
             return item.search(raw, at)
         check = item.check
-        while (found := self._compiled[index].search(raw, at)) is not None:
-            start, end = found.span()
+        locate = self._locate[index]
+        while (found := locate(raw, at)) is not None:
+            start, end = found
             if check is not None:
                 end = check(raw, start, end)
             if end > start:
@@ -152,12 +155,32 @@ class Scanner:
 
     def _each(self, raw: bytes, occurring: Iterable[int], at: int) -> list[Span]:
         """What each pattern matches by itself."""
-        return [
-            (match.start(), match.end(), index)
-            for index in occurring
-            for match in self._compiled[index].finditer(raw, at)
-            if match.end() > match.start()
-        ]
+        spans: list[Span] = []
+        for index in occurring:
+            locate, begin = self._locate[index], at
+            while begin <= len(raw) and (found := locate(raw, begin)) is not None:
+                start, end = found
+                if end > start:
+                    spans.append((start, end, index))
+                begin = end if end > begin else begin + 1
+        return spans
+
+
+def locating(compiled: Any) -> Search:
+    """Where a pattern matches first from a place on.
+
+    As its ``search`` says it, but without what that makes of each match, which takes four times as long as
+    to find it.
+    """
+    matches: Any = getattr(getattr(compiled, "_regexp", None), "Match", None)
+    if matches is None:
+        return lambda raw, at: None if (found := compiled.search(raw, at)) is None else found.span()
+
+    def locate(raw: bytes, at: int) -> tuple[int, int] | None:
+        span: tuple[int, int] = matches(_ANYWHERE, raw, at, len(raw))[0]
+        return None if span[0] < 0 else span
+
+    return locate
 
 
 def _occurrence(items: Sequence[Item], options: Any) -> Any:

@@ -91,10 +91,10 @@ _FILE: Final = {
 _URL: Final = {"url": _MEDIA, "detail": _NAME, "uuid": _NAME}
 _FUNCTION: Final = {"name": _NAME, "arguments": _JSON, "args": _DATA, "response": _DATA, "id": _NAME}
 
-_BLOCK: Final = Shape()
+TURN: Final = Shape()
 """A message, a part of one, an item of a conversation or of an answer; they lie in one another."""
 _fill(
-    _BLOCK,
+    TURN,
     {
         "role": _NAME,
         "name": _NAME,
@@ -103,10 +103,10 @@ _fill(
         "status": _NAME,
         "phase": _NAME,
         "object": _NAME,
-        "content": _BLOCK,
-        "parts": _BLOCK,
-        "summary": _BLOCK,
-        "output": _BLOCK,
+        "content": TURN,
+        "parts": TURN,
+        "summary": TURN,
+        "output": TURN,
         "image_url": _URL,
         "video_url": _URL,
         "audio_url": _URL,
@@ -127,7 +127,7 @@ _fill(
             "data": _MEDIA,
             "url": _MEDIA,
             "file_id": _NAME,
-            "content": _BLOCK,
+            "content": TURN,
         },
         "data": _MEDIA,
         "signature": _SKIP,
@@ -173,12 +173,12 @@ _fill(
 REQUEST: Final = _made(
     {
         "model": _SKIP,
-        "messages": _BLOCK,
-        "system": _BLOCK,
-        "input": _BLOCK,
-        "contents": _BLOCK,
-        "systemInstruction": _BLOCK,
-        "system_instruction": _BLOCK,
+        "messages": TURN,
+        "system": TURN,
+        "input": TURN,
+        "contents": TURN,
+        "systemInstruction": TURN,
+        "system_instruction": TURN,
         "tools": _TOOL,
         "functions": _TOOL,
         "tool_choice": {"type": _NAME, "name": _NAME, "function": {"name": _NAME}},
@@ -200,9 +200,9 @@ REQUEST: Final = _made(
 """A request's body."""
 
 _CHOICE: Final = {
-    "message": _BLOCK,
-    "delta": _BLOCK,
-    "content": _BLOCK,
+    "message": TURN,
+    "delta": TURN,
+    "content": TURN,
     "finish_reason": _NAME,
     "stop_reason": _NAME,
     "finishReason": _NAME,
@@ -233,8 +233,8 @@ _fill(
         "usageMetadata": _SKIP,
         "choices": _CHOICE,
         "candidates": _CHOICE,
-        "content": _BLOCK,
-        "output": _BLOCK,
+        "content": TURN,
+        "output": TURN,
         "stop_reason": _NAME,
         "data": {
             "id": _NAME,
@@ -253,12 +253,12 @@ _fill(
         "text": {"format": {"type": _NAME, "name": _NAME}, "verbosity": _NAME},
         "truncation": _NAME,
         "previous_response_id": _NAME,
-        "delta": _BLOCK,
+        "delta": TURN,
         "arguments": _JSON,
-        "item": _BLOCK,
-        "part": _BLOCK,
+        "item": TURN,
+        "part": TURN,
         "item_id": _NAME,
-        "content_block": _BLOCK,
+        "content_block": TURN,
         "message": ANSWER,
         "response": ANSWER,
         "obfuscation": _SKIP,

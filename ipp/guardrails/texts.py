@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dataplane.payload.json_text import BETWEEN_BRACKETS, STRING, string
-from ipp.guardrails.shapes import Kind, Shape
+from dataplane.payload.json_text import BETWEEN_BRACKETS, string, string_end
+from ipp.guardrails.shapes import TURN, Kind, Shape
 
 MAX_DEPTH: Final = 64
 """Objects and arrays within one another; no API nests more than a dozen."""
@@ -33,6 +33,13 @@ _NO_TEXT: Final = re.compile(rb'[^"\[\]{}]*+')
 """Numbers, literals and commas of an array."""
 _SCALAR: Final = re.compile(rb'[^ \t\r\n,}\]"]++')
 _NAME: Final = re.compile(rb'"(?:[A-Za-z_][A-Za-z0-9_.:/+-]{0,63}+)?+"')
+_ROLE: Final = rb'role"~:~"[A-Za-z_][A-Za-z0-9_.:/+-]{0,63}+"~,~"(content)'
+_TURN: Final = re.compile(
+    rb'[ \t\r\n,]*+\{~"(?:%b|type"~:~"text"~,~"(text))"~:~(?=")'.replace(b"~", rb"[ \t\r\n]*+")
+    % _ROLE.replace(b"~", rb"[ \t\r\n]*+")
+)
+"""A message or a part of one as nearly all are written, up to its text."""
+_CLOSE: Final = re.compile(rb"[ \t\r\n]*+\}")
 _LINK: Final = re.compile(rb'"(?:data:(?!text/)|https?://|gs://|s3://)|"[A-Za-z0-9+/=_-]*+"', re.IGNORECASE)
 """What media are given as: a URL, or base64."""
 _SAID: Final = frozenset({b"content", b"text", b"prompt", b"input", b"system", b"instructions"})
@@ -205,6 +212,8 @@ class _Pass:
                 level.keys.add(key)
                 at = self._value(found.end(), key, inner.members.get(key, inner.other))
                 continue
+            if inner.items is TURN:
+                at = self._turns(at, level)
             begin = at
             at = (_TO_ITEM if inner.kind is Kind.DATA else _NO_TEXT).match(body, at).end()  # type: ignore[union-attr]
             if body[at : at + 1] in (b"]", b""):
@@ -217,6 +226,22 @@ class _Pass:
         if self._has_media:
             self._texts.sort(key=lambda text: text.start)
         return Texts(self._texts, self._details, self._repeats)
+
+    def _turns(self, at: int, level: _Level) -> int:
+        """Read items as far as they are written as nearly all are; answers where another one begins."""
+        body, path = self._body, self._path
+        if len(self._levels) >= MAX_DEPTH:
+            return at
+        while (turn := _TURN.match(body, at)) is not None:
+            begin = turn.end()
+            end = string_end(body, begin)
+            over = _CLOSE.match(body, end)
+            if over is None:
+                break
+            level.index += 1
+            self._add(Text((*path, level.index, turn[1] or turn[2]), Kind.TEXT, begin, end))
+            at = over.end()
+        return at
 
     def _key(self, found: re.Match[bytes], shape: Shape) -> bytes:
         quoted = found[1]
@@ -231,7 +256,7 @@ class _Pass:
         body, kind = self._body, shape.kind
         first = body[at : at + 1]
         if first == b'"':
-            end = STRING.match(body, at).end()  # type: ignore[union-attr]  # the body is valid
+            end = string_end(body, at)
             if kind < Kind.SKIP or kind is Kind.DATA:
                 self._string(at, end, key, kind)
             elif kind is Kind.DETAIL:

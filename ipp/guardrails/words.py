@@ -17,7 +17,6 @@ stand in a find, and nothing is decoded, since what base64 says depends on where
 
 from __future__ import annotations
 
-import base64
 import binascii
 import bisect
 import itertools
@@ -33,6 +32,7 @@ import re2
 from dataplane.errors import ConfigError
 from ipp.guardrails import normalize
 from ipp.guardrails.normalize import Codes, Folded
+from ipp.guardrails.scanning import locating
 
 MAX_HIDDEN: Final = 64
 """Characters that a find in a stream may hold beside the word's own: invisible ones, spaces, marks."""
@@ -50,7 +50,7 @@ _FOREIGN_ALONE: Final = 6
 _NOTHING: Final = np.zeros(1, np.uint8)
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
-_ENCODED: Final = re2.compile(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_ENCODED)
+_ENCODED: Final = locating(re2.compile(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_ENCODED))
 MAX_SHORT: Final = 2000
 """Characters up to which regular expressions are quicker than arrays."""
 _SPACES: Final = str.maketrans("\t\n\v\f\r\x1c\x1d\x1e\x1f", " " * 9)
@@ -127,7 +127,7 @@ class WordFinder:
         if hidden := normalize.tags(text, folded):
             hits += (hit._replace(disguised=True) for hit in self._search_plain(hidden))
         if self._likeness is not None:
-            seen = normalize.classes()[folded.codes]
+            seen = normalize.classes_of(folded.codes)
             hits += self._search_likeness(folded, seen)
             if self._spelled is not None:
                 hits += self._search_spelled(folded, seen)
@@ -257,33 +257,35 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
     raw = text.encode("ascii", "replace")
     if not text.isascii():
         raw = raw.replace(b"?", b" ")
-    for token in _ENCODED.finditer(raw):
-        start, end = token.span()
-        said = decoded_text(text[start:end])
+    at = 0
+    while (found := _ENCODED(raw, at)) is not None:
+        start, at = found
+        said = decoded_text(raw[start:at])
         if said is not None:
-            yield start, end - start, said
+            yield start, at - start, said
 
 
-def decoded_text(token: str) -> str | None:
+def decoded_text(token: bytes) -> str | None:
     """What base64 says; None when it is no base64, or says no text."""
     plain = token.translate(_URL_SAFE)
     try:
-        raw = base64.b64decode(plain[: len(plain) // 4 * 4] + _rest(plain))
-        decoded = raw.decode("utf-8")
+        decoded = binascii.a2b_base64(plain[: len(plain) // 4 * 4] + _rest(plain)).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError):
         return None
     sample = decoded[:256]
+    if sample.isprintable():
+        return decoded
     printable = sum(c.isprintable() or c.isspace() for c in sample)
     return decoded if printable >= _PRINTABLE_SHARE * len(sample) else None
 
 
-_URL_SAFE: Final = str.maketrans("-_", "+/")
+_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
-def _rest(token: str) -> str:
+def _rest(token: bytes) -> bytes:
     """The last, incomplete group, filled up; one character alone says nothing."""
     rest = token[len(token) // 4 * 4 :]
-    return rest + "=" * (4 - len(rest)) if len(rest) > 1 else ""
+    return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
 
 
 def _automaton(words: dict[str, list[int]]) -> Any:

@@ -25,6 +25,8 @@ _FILES: Final = frozenset(_FILES_TEXT.split())
 
 _LOCAL: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+'-")
 _DOMAIN: Final = re.compile(rf"[\w.-]{{1,{MAX_DOMAIN}}}")
+_LABEL: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff-]{1,252}+\.")
+"""What every domain begins with."""
 _TOP: Final = re.compile(r"(?:xn--[a-zA-Z0-9-]{2,30}|[a-zA-Z]{2,24}|[\u00C0-\u07FF]{2,24})(?![a-zA-Z0-9_-])")
 
 
@@ -32,6 +34,9 @@ def search(raw: bytes, at: int) -> tuple[int, int] | None:
     """The first address that begins at ``at`` or later, in bytes."""
     sign = raw.find(b"@", at)
     while sign >= 0:
+        if _LABEL.match(raw, sign + 1) is None:
+            sign = raw.find(b"@", sign + 1)
+            continue
         start = _local_start(raw, sign)
         if at <= start < sign and _is_local(raw[start:sign]):
             domain = _domain(raw, sign + 1)

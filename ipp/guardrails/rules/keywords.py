@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from dataplane.config.guardrails import Keywords
 from ipp.guardrails.matches import Match
@@ -12,6 +13,8 @@ from ipp.guardrails.words import WordFinder
 
 class KeywordRule:
     """Kinds are ``word 0``, ``word 1`` and so on, by the place in the list."""
+
+    is_local: ClassVar[bool] = True
 
     def __init__(self, parameters: Keywords, *, streaming: bool) -> None:
         self._finder = WordFinder(

@@ -27,10 +27,11 @@ def by_digits(check: Callable[[str], bool], size: int | None = None) -> Check:
     """
 
     def judge(raw: bytes, start: int, end: int) -> int:
-        if beside(raw, start, end):
+        kept = raw[start:end].translate(None, b" .-+")
+        if (size is not None and len(kept) != size) or beside(raw, start, end):
             return -1
-        kept = raw[start:end].translate(None, b" .-+").decode("ascii", "replace").upper()
-        return end if len(kept) == (size or len(kept)) and check(kept) else -1
+        # Without regard to case, RE2 takes two letters beyond ASCII for those they are the large forms of.
+        return end if kept.isascii() and check(kept.decode().upper()) else -1
 
     return judge
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,10 @@ from ipp.guardrails.scanning import Item, Scanner
 
 MAX_STEPS: Final = 200_000
 """Instructions that the patterns of a rule may compile to; a repetition counts as often as it may come."""
+
+
+_ANCHORS: Final = re.compile(r"\$|\\[Az]|(?<!\[)\^")
+"""What may ask whether a text begins or ends there; written as a plain character it is harmless, but rare."""
 
 
 class PatternRule:
@@ -41,6 +46,7 @@ class PatternRule:
                 path="patterns",
             )
         bounded = all(length is not None and length <= MAX_STREAM_MATCH for length in lengths)
+        self.is_local = not any(_ANCHORS.search(pattern) for pattern in parameters.patterns)
         self._scanner = Scanner(
             [Item(f"pattern {index}", pattern) for index, pattern in enumerate(parameters.patterns)],
             case_sensitive=parameters.case_sensitive,

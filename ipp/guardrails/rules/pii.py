@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from dataplane.config.guardrails import Pii
 from ipp.guardrails import checksums, normalize
@@ -47,11 +47,14 @@ _CALLING_CODES_TEXT: Final = (
     "966 967 968 970 971 972 973 974 975 976 977 98 992 993 994 995 996 998"
 )
 _CALLING_CODES: Final = frozenset(_CALLING_CODES_TEXT.split())
+_NO_DIGITS: Final = bytes(code for code in range(256) if not 48 <= code <= 57)
 _NAMES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 class PiiRule:
     """Kinds: the entities, with a country or an issuer behind a dot."""
+
+    is_local: ClassVar[bool] = True
 
     def __init__(self, parameters: Pii, *, streaming: bool) -> None:
         items = [item for entity in parameters.entities for item in _items(entity, streaming)]
@@ -80,21 +83,23 @@ def _items(entity: str, streaming: bool) -> list[Item]:
 
 def _card(raw: bytes, start: int, end: int) -> int:
     text = raw[start:end]
-    signs = text.translate(None, b"0123456789")
-    if signs.strip(signs[:1]) or national.beside(raw, start, end):
+    digits = text.translate(None, b" .-")
+    # What few numbers pass comes first.
+    if not checksums.luhn_bytes(digits) or not checksums.card(digits.decode()):
         return -1
-    return end if checksums.card(text.translate(None, b" .-").decode()) else -1
+    signs = text.translate(None, b"0123456789")
+    return -1 if signs.strip(signs[:1]) or national.beside(raw, start, end) else end
 
 
 def _iban(raw: bytes, start: int, end: int) -> int:
-    wanted = checksums.IBAN_LENGTHS.get(raw[start : start + 2].decode().upper(), 0)
-    at, kept = start, ""
-    while at < end and len(kept) < wanted:
-        if (character := chr(raw[at])) not in " -":
-            kept += character
-        at += 1
-    ends = not (raw[at : at + 1] and raw[at : at + 1] in _NAMES)
-    return at if wanted and ends and len(kept) == wanted and checksums.iban(kept.upper()) else -1
+    wanted = checksums.IBAN_LENGTHS.get(raw[start : start + 2].decode("ascii", "replace").upper(), 0)
+    kept = raw[start:end].translate(None, b" -")[:wanted]
+    if not wanted or len(kept) != wanted or not kept.isascii() or not checksums.iban(kept.decode().upper()):
+        return -1
+    at = start + wanted
+    while (missing := wanted - len(raw[start:at].translate(None, b" -"))) > 0:
+        at += missing
+    return -1 if raw[at : at + 1] and raw[at : at + 1] in _NAMES else at
 
 
 def _ipv4(raw: bytes, start: int, end: int) -> int:
@@ -102,8 +107,8 @@ def _ipv4(raw: bytes, start: int, end: int) -> int:
     first, _, last = raw[start:end].partition(b"-")
     if first.count(b".") > 3 or (before and before in b".-_+") or (after and after in b"-_"):
         return _behind(_NUMBERS, raw, start)
-    address = ipaddress.IPv4Address((last or first).decode())
-    if address.is_loopback or address.is_unspecified or int(address) == 0xFFFFFFFF:
+    address = last or first
+    if address.startswith(b"127.") or address in (b"0.0.0.0", b"255.255.255.255"):
         return _behind(_NUMBERS, raw, start)
     return end
 
@@ -134,7 +139,7 @@ def _behind(run: re.Pattern[bytes], raw: bytes, start: int) -> int:
 
 
 def _international(raw: bytes, start: int, end: int) -> int:
-    digits = "".join(chr(c) for c in raw[start:end] if 48 <= c <= 57)
+    digits = raw[start:end].translate(None, _NO_DIGITS).decode()
     if raw[start : start + 1] != b"+":
         digits = digits[2:]
     before, after = raw[start - 1 : start], raw[end : end + 1]
@@ -147,4 +152,4 @@ def _local(raw: bytes, start: int, end: int) -> int:
     before, after = raw[start - 1 : start], raw[end : end + 1]
     if (before and before in b"-./+_#") or (after and after in b"-/_"):
         return -1
-    return end if 9 <= sum(48 <= c <= 57 for c in raw[start:end]) <= 12 else -1
+    return end if 9 <= len(raw[start:end].translate(None, _NO_DIGITS)) <= 12 else -1

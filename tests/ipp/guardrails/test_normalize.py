@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipp.guardrails.normalize import fold
+from ipp.guardrails.normalize import classes, classes_of, fold
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,14 @@ def test_the_way_back_is_monotone_and_inside_the_text(text: str):
 def test_folding_what_is_folded_changes_nothing_but_what_could_not_be_folded_at_once(text: str):
     once = fold(text).text()
     assert fold(fold(once).text()).text() == fold(once).text()
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=127)), st.booleans())
+def test_ascii_folds_as_it_does_among_other_letters(text: str, cased: bool):
+    alone, among = fold(text, cased=cased), fold(text + "\u4e00", cased=cased)
+    assert alone.text() == among.text()[:-1]
+    assert alone.classes.tolist() == among.classes.tolist()[:-1]
+    size = len(alone.codes)
+    places = range(size) if alone.offsets is None else alone.offsets.tolist()
+    assert list(places) == (list(range(size)) if among.offsets is None else among.offsets.tolist()[:-1])
+    assert classes_of(alone.codes).tolist() == classes()[alone.codes].tolist()

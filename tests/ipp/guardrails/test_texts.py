@@ -6,6 +6,7 @@ import json
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from ipp.guardrails.shapes import ANSWER, REQUEST
 from ipp.guardrails.texts import (
@@ -282,3 +283,39 @@ def test_tells_what_is_said_from_what_is_beside_it():
     for name, paths in said.items():
         texts = find_texts(json.dumps(REQUESTS[name][0]).encode(), REQUEST).texts
         assert [path_of(text.keys) for text in texts if is_said(text)] == paths
+
+
+FORMS = (
+    '{"role":"user","content":%s}',
+    '{ "role" : "user" ,\n "content" : %s }',
+    '{"type":"text","text":%s}',
+    '{"content":%s,"role":"user"}',
+    '{"role":"user","content":%s,"name":"ada"}',
+    '{"role":"","content":%s}',
+    '{"role":"user","content":[{"type":"text","text":%s}]}',
+    "%s",
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(FORMS), st.text(max_size=8)), max_size=6),
+    st.sampled_from([",", " ,\n"]),
+)
+def test_every_message_is_seen_in_its_place_however_it_is_written(items: list[tuple[str, str]], comma: str):
+    written = comma.join(form % json.dumps(said) for form, said in items)
+    body = f'{{"messages":[{written}]}}'.encode()
+    found = find_texts(body, REQUEST)
+    assert [text.read(body) for text in found.texts] == [said for _, said in items]
+    places = [next(key for key in text.keys if isinstance(key, int)) for text in found.texts]
+    assert places == list(range(len(items)))
+
+
+def test_a_message_with_two_contents_is_seen_twice():
+    body = b'{"messages":[{"role":"user","content":"a","content":"b"},{"role":"user","content":"c"}]}'
+    found = find_texts(body, REQUEST)
+    assert [(path_of(text.keys), text.read(body)) for text in found.texts] == [
+        ("messages[0].content", "a"),
+        ("messages[0].content", "b"),
+        ("messages[1].content", "c"),
+    ]
+    assert found.repeats

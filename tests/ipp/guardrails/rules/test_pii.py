@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from dataplane.config.guardrails import Pii
 from ipp.guardrails import checksums
 from ipp.guardrails.matches import MAX_STREAM_MATCH
+from ipp.guardrails.rules.pii import PiiRule
 from tests.support.guardrail_rules import found, made
 
 KEY = "sk-" + "proj-Ab3dEf6hIj9lMn2pQr5tUv8x"
@@ -105,3 +107,21 @@ def test_kinds_of_secrets_say_whose_they_are():
         "secret.openai",
         "secret.assignment",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\u212aX89 3704 0044 0532 0130 00",
+        "\u212a\u017f89370400440532013000",
+        "DE8937040044053201300\u212a",
+        "12345678\u017f",
+        "RSSMRA85T10A562\u017f",
+        "GOME850101HDFRR\u017f09",
+        "131052-308\u017f",
+    ],
+    ids=ascii,
+)
+def test_letters_that_are_those_of_ascii_only_without_regard_to_case_make_no_number(text: str):
+    rule = PiiRule(Pii(entities=["iban", "nationalId"]), streaming=False)
+    assert rule.find(text) == []
