@@ -8,6 +8,8 @@ from controlplane.configs import creating, places, processors
 from controlplane.configs import views as configs
 from controlplane.core.console import audit, styleguide
 from controlplane.fleet import views as fleet
+from controlplane.policies.pages import verdicts
+from controlplane.policies.pages import views as policies
 from controlplane.tenancy import views as tenancy
 
 app_name = "console"
@@ -18,6 +20,12 @@ urlpatterns = [
     path("pools/<str:name>/", fleet.Pool.as_view(), name="pool"),
     path("pools/<str:name>/delete/", fleet.PoolDelete.as_view(), name="pool-delete"),
     *configs.addresses("pools/<str:name>/", places.POOLS),
+    path("guardrails/", policies.Policies.as_view(), name="guardrails"),
+    path("guardrails/<str:name>/", policies.Policy.as_view(), name="guardrail"),
+    path("guardrails/<str:name>/try/", policies.TryPolicy.as_view(), name="guardrail-try"),
+    path("verdicts/", verdicts.Verdicts.as_view(), name="verdicts"),
+    path("verdicts/export/", verdicts.Export.as_view(), name="verdicts-export"),
+    path("verdicts/<str:identity>/", verdicts.Verdict.as_view(), name="verdict"),
     path("processors/", processors.Processors.as_view(), name="processors"),
     path(
         "new/processor/",

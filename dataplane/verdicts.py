@@ -21,6 +21,8 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     request_id: str = ""
     tenant: str = ""
     model: str = ""
+    pool: str = ""
+    """The one that serves the model, as policies see it."""
     policy: str
     rule: str
     type: str

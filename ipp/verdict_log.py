@@ -63,7 +63,7 @@ class VerdictLog:
         """A body was looked at for so long."""
         self._seconds.child(stage).observe(seconds)
 
-    def tell(self, request_id: str, tenant: str, model: str, verdicts: Sequence[Verdict]) -> None:
+    def tell(self, request_id: str, tenant: str, model: str, pool: str, verdicts: Sequence[Verdict]) -> None:
         """Verdicts of one exchange."""
         for verdict in verdicts:
             self._verdicts.child(
@@ -95,6 +95,7 @@ class VerdictLog:
                 request_id=request_id[:128],
                 tenant=tenant[:253],
                 model=model[:256],
+                pool=pool[:253],
                 **fields,
             )
             self._waiting.append(self._encode(record))

@@ -24,7 +24,7 @@ from dataplane.errors import ConfigError, did_you_mean
 from dataplane.verdicts import VerdictRecord
 from ipp.guardrails.trial import TrialResult
 
-KNOWN: Final = ("limit", *verdicts.FILTERS)
+KNOWN: Final = ("limit", "before", *verdicts.FILTERS)
 """Of a question for verdicts."""
 
 
@@ -55,16 +55,22 @@ class VerdictsView(APIView):
         tags=["guardrails"],
         parameters=[
             OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": verdicts.MOST}),
+            OpenApiParameter("before", str, description="older than this id"),
             *(OpenApiParameter(name, str) for name in verdicts.FILTERS),
         ],
         responses=openapi.answers(
             {
                 200: {
                     "type": "object",
-                    "required": ["configured", "items"],
+                    "required": ["configured", "available", "items", "older"],
                     "properties": {
                         "configured": {"type": "boolean", "description": "whether a Valkey is named"},
+                        "available": {"type": "boolean", "description": "whether it answers"},
                         "items": {"type": "array", "items": shape_of(VerdictRecord)},
+                        "older": {
+                            "type": ["string", "null"],
+                            "description": "ask for what is before this id; null when there is nothing",
+                        },
                     },
                 }
             },
@@ -73,8 +79,8 @@ class VerdictsView(APIView):
     )
     def get(self, request: Request) -> Response:
         """The newest first; where something was and of which kind, never what."""
-        require(actor_of(request), Action.READ, POLICY)
-        query = request.query_params
+        actor, query = actor_of(request), request.query_params
+        require(actor, Action.READ, POLICY)
         problems = [
             ConfigError(f"unknown parameter{did_you_mean(name, KNOWN)}", path=name)
             for name in query
@@ -83,12 +89,21 @@ class VerdictsView(APIView):
         text = query.get("limit", "100")
         if not (text.isascii() and text.isdigit() and len(text) < 5 and 0 < int(text) <= verdicts.MOST):
             problems.append(ConfigError(f"must be a number from 1 to {verdicts.MOST}", path="limit"))
+        before = query.get("before")
+        if before is not None and not verdicts.is_id(before):
+            problems.append(ConfigError("must be what an answer called older", path="before"))
         if problems:
             raise InvalidError.of(problems)
         wanted = {name: query[name] for name in verdicts.FILTERS if name in query}
-        found = verdicts.newest(int(text), wanted)
-        items = [msgspec.to_builtins(each) for each in found or ()]
-        return Response({"configured": found is not None, "items": items})
+        found = verdicts.page(actor, verdicts.Question(wanted), int(text), before)
+        return Response(
+            {
+                "configured": found.source is not verdicts.Source.UNSET,
+                "available": found.source is verdicts.Source.HERE,
+                "items": [msgspec.to_builtins(each.record) | {"id": each.id} for each in found.items],
+                "older": found.older,
+            }
+        )
 
 
 urlpatterns: Final[list[URLPattern]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -29,6 +29,8 @@ MAX_LINES: Final = 1000
 """Of a corpus that is tried at a time; the command line takes longer ones."""
 MAX_LINE_PROBLEMS: Final = 20
 """Mistakes of a corpus that are told."""
+PLACES: Final = ("tenant", "model", "pool")
+"""What policies choose traffic by."""
 EXPECT: Final = "expect"
 ACTIONS: Final[tuple[Outcome, ...]] = ("block", "mask", "flag", "pass")
 
@@ -47,17 +49,44 @@ class Chosen:
     """Policies that are tried, compiled once."""
 
     def __init__(
-        self, actor: Actor, names: Sequence[str] | None, documents: Sequence[dict[str, Any]] = ()
+        self,
+        actor: Actor,
+        names: Sequence[str] | None,
+        documents: Sequence[dict[str, Any]] = (),
+        *,
+        focus: str = "",
     ) -> None:
-        """``names`` None = all, unless ``documents`` are given. ``InvalidError`` with all mistakes."""
+        """``names`` None = all, unless ``documents`` are given. ``InvalidError`` with all mistakes.
+
+        The policy called ``focus`` is tried even when it is not enabled, and ``fitting`` is about it.
+        """
         require(actor, Action.READ, POLICY)
         problems: list[ConfigError] = []
-        self._documents = [*_known(names, documents, problems), *_given(documents, problems)]
+        found = [*_known(names, documents, problems), *_given(documents, problems)]
+        self._documents = [
+            (name, msgspec.structs.replace(spec, enabled=True) if name == focus else spec)
+            for name, spec in found
+        ]
+        self._focus = dict(self._documents).get(focus)
         if problems:
             raise InvalidError.of(problems)
         self._policies = Policies(self._documents, problems=problems)
         if problems:
             raise InvalidError.of(problems)
+
+    def fitting(self, where: Mapping[str, str]) -> dict[str, str]:
+        """``where`` with a tenant, a model and a pool that the focus is for, where it says none."""
+        said = dict(where)
+        for name in PLACES if self._focus is not None else ():
+            patterns = getattr(self._focus, f"{name}s")
+            if patterns and not said.get(name):
+                said[name] = patterns[0].removesuffix("*")
+        return said
+
+    def is_for(self, trial: Trial) -> bool:
+        """Whether any policy holds for it."""
+        model = trial.model or str((trial.body or {}).get("model") or "")
+        return self._policies.select(trial.tenant, model, trial.pool) is not None
 
     def run(self, trial: Trial) -> TrialResult:
         """Every match, what would be done, and what would be left of the text."""

@@ -28,11 +28,13 @@ _PAGES: Final = {
     "InferencePool": "console:pool",
     "Tenant": "console:tenant",
     "PayloadProcessorConfig": "console:processor",
+    "GuardrailPolicy": "console:guardrail",
 }
 """Kinds whose objects have a page of their own."""
 
 
-def _moment(label: str) -> forms.DateTimeField:
+def moment(label: str) -> forms.DateTimeField:
+    """A field for a minute, in UTC."""
     return forms.DateTimeField(
         label=label,
         required=False,
@@ -49,8 +51,8 @@ class Asked(forms.Form):
     user = forms.CharField(max_length=MAX_NAME, required=False)
     action = forms.CharField(max_length=16, required=False)
     request = forms.CharField(max_length=64, required=False, label="Request id")
-    since = _moment("From (UTC)")
-    until = _moment("To (UTC)")
+    since = moment("From (UTC)")
+    until = moment("To (UTC)")
 
     def question(self) -> history.Question:
         """For the log."""

@@ -27,6 +27,7 @@ class Item:
 ITEMS: Final = (
     Item("Overview", "console:overview", "InferencePool"),
     Item("Pools", "console:pools", "InferencePool"),
+    Item("Guardrails", "console:guardrails", "GuardrailPolicy"),
     Item("Processors", "console:processors", "PayloadProcessorConfig"),
     Item("Tenants", "console:tenants", "Tenant"),
     Item("Audit", "console:audit", "AuditEntry"),

@@ -144,7 +144,8 @@ class Guardrails:
         request.state[self.name] = _Held(policy, outcome.vault, model)
 
     def _tell(self, request: RequestMessage, model: str, verdicts: Sequence[Verdict]) -> None:
-        self._verdicts.tell(request.headers.get(REQUEST_ID), request.tenant, model, verdicts)
+        pool = self._policies.pools.pool_of(model)
+        self._verdicts.tell(request.headers.get(REQUEST_ID), request.tenant, model, pool, verdicts)
 
     def expect_answer(self, request: RequestMessage) -> None:
         """A request without a body may be answered with what was said before: its answer is looked at."""

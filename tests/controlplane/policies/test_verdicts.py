@@ -32,8 +32,8 @@ def told(query: str = "") -> dict[str, Any]:
 
 async def tell(url: str) -> None:
     log = VerdictLog(IppMetrics(), "edge", url)
-    log.tell("r-1", "acme", "m", [verdict("birds", path="messages[0].content", start=2, end=9)])
-    log.tell("r-2", "other", "m", [verdict("fish", stage="stream"), verdict("birds")])
+    log.tell("r-1", "acme", "m", "edge", [verdict("birds", path="messages[0].content", start=2, end=9)])
+    log.tell("r-2", "other", "m", "", [verdict("fish", stage="stream"), verdict("birds")])
     await log.stop()
 
 
@@ -61,7 +61,12 @@ def test_verdicts_are_told_newest_first_and_chosen_by_their_fields(valkey: str, 
         "end": 9,
     }
     assert [each["requestId"] for each in told("?rule=birds&tenant=acme")["items"]] == ["r-1"]
-    assert [each["rule"] for each in told("?limit=1")["items"]] == ["birds"]
+    assert [each["requestId"] for each in told("?pool=edge")["items"]] == ["r-1"]
+    pages = [told("?limit=1")]
+    while pages[-1]["older"]:
+        pages.append(told(f"?limit=1&before={pages[-1]['older']}"))
+    assert [each["id"] for page in pages for each in page["items"]] == [each["id"] for each in found["items"]]
+    assert len({each["id"] for each in found["items"]}) == 3
 
 
 @pytest.mark.django_db(transaction=True)
@@ -93,11 +98,17 @@ def test_the_command_shows_them_the_newest_last(
 
 def test_without_valkey_nothing_is_known_and_said_so(settings: Any) -> None:
     settings.VALKEY_URL = ""
-    assert told() == {"configured": False, "items": []}
+    assert told() == {"configured": False, "available": False, "items": [], "older": None}
+
+
+def test_while_valkey_is_away_the_answer_says_so(settings: Any) -> None:
+    settings.VALKEY_URL = "redis://127.0.0.1:1/0"
+    assert told() == {"configured": True, "available": False, "items": [], "older": None}
 
 
 @pytest.mark.parametrize(
-    ("query", "path"), [("?limit=0", "limit"), ("?limit=x", "limit"), ("?tenent=a", "tenent")]
+    ("query", "path"),
+    [("?limit=0", "limit"), ("?limit=x", "limit"), ("?tenent=a", "tenent"), ("?before=1", "before")],
 )
 def test_a_question_that_is_none_is_refused(query: str, path: str) -> None:
     assert [detail["path"] for detail in told(query)["details"]] == [path]
@@ -110,7 +121,7 @@ async def test_what_valkey_does_not_take_waits_up_to_a_cap_and_is_counted(
     metrics = IppMetrics()
     log = VerdictLog(metrics, "edge", "redis://127.0.0.1:1/0")
     for number in range(3):
-        log.tell(f"r-{number}", "", "", [verdict("birds")])
+        log.tell(f"r-{number}", "", "", "", [verdict("birds")])
     page = "".join(metrics.numbers.expose())
     assert "pointsman_ipp_guardrail_verdicts_dropped_total 1\n" in page
     await log.stop()
