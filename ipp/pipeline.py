@@ -6,7 +6,7 @@ Built aside and completely, or not at all: every mistake is collected, with its 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -15,7 +15,7 @@ from dataplane.config.document import read_document
 from dataplane.config.epp_sections import PluginRef
 from dataplane.config.ipp import API_VERSION, KIND, PayloadProcessorConfig, ProcessorEntry, parse_ipp_config
 from dataplane.config.problems import ConfigErrors, raise_any
-from dataplane.errors import ConfigError
+from dataplane.errors import ConfigError, did_you_mean
 from dataplane.observability.numbers import Counter, Histogram
 from dataplane.plugin.instances import AnyPlugin, Instances
 from dataplane.plugin.registry import PluginRegistry
@@ -234,7 +234,7 @@ def load_pipeline(
         raise ConfigErrors(problems)
     builder = _Builder(config, handle, registry, problems, allow_experimental=allow_experimental)
     if found:
-        builder.judge_plugins()
+        builder.judge(is_readable=not any(each.message.startswith("expected") for each in found))
         raise ConfigErrors(problems)
     return builder.build()
 
@@ -278,9 +278,26 @@ class _Builder:
         self._instances.problems = problems
         self._used: set[str] = set()
 
-    def judge_plugins(self) -> None:
-        """Note what is wrong with single plugins of a configuration that is no good as a whole."""
-        self._instances.create_all([spec for spec in self._config.plugins if spec.type])
+    def judge(self, *, is_readable: bool) -> None:
+        """Note what else is wrong with a configuration that is no good as a whole.
+
+        ``is_readable``: whether all of it could be read; otherwise what is missing may be what was not.
+        """
+        config, instances, told = self._config, self._instances, self._instances.problems
+        instances.create_all(config.plugins)
+        if not is_readable:
+            return
+        instances.problems = []
+        for index, profile in enumerate(config.profiles):
+            self._profile_steps(f"profiles[{index}].plugins.request", profile.plugins.request)
+            self._response_steps(f"profiles[{index}].plugins.response", profile.plugins.response)
+            check_both_ways(index, profile, instances)
+        self._request_steps("preProcessing.plugins", config.pre_processing.plugins)
+        self._response_steps("postProcessing.plugins", config.post_processing.plugins)
+        self._picker({profile.name for profile in config.profiles})
+        data_layer(config.datalayer, instances)
+        known = {problem.path for problem in told}
+        told.extend(problem for problem in instances.problems if problem.path not in known)
 
     def build(self) -> Pipeline:
         config, instances = self._config, self._instances
@@ -295,7 +312,7 @@ class _Builder:
             )
             for index, profile in enumerate(config.profiles)
         }
-        picker = self._picker(profiles)
+        picker = self._picker(profiles.keys())
         after = self._response_steps("postProcessing.plugins", config.post_processing.plugins)
         for index, profile in enumerate(config.profiles):
             check_both_ways(index, profile, instances)
@@ -326,7 +343,7 @@ class _Builder:
             )
         )
 
-    def _picker(self, profiles: Mapping[str, Profile]) -> Any:
+    def _picker(self, profiles: Collection[str]) -> Any:
         """The picker; None after noting why there is none."""
         ref = self._config.profile_picker
         if ref is None:
@@ -335,10 +352,13 @@ class _Builder:
             found = self._find("profilePicker.pluginRef", ref.plugin_ref, ProfilePicker, "picks no profiles")
         if found is not None:
             self._used.add(found.name.name)
+            names = [spec.name or spec.type for spec in self._config.plugins]
             for name, path in found.named_profiles():
-                if name not in profiles:
-                    there = ", ".join(sorted(profiles))
-                    self._instances.problem(f"there is no profile '{name}'; there are {there}", path)
+                if profiles and name not in profiles:
+                    there = sorted(profiles)
+                    hint = did_you_mean(name, there) or f"; there are {', '.join(there)}"
+                    at = f"plugins[{names.index(found.name.name)}].parameters.{path}"
+                    self._instances.problem(f"there is no profile '{name}'{hint}", at)
         return found
 
     def _request_steps(self, path: str, entries: Sequence[PluginRef]) -> tuple[RequestStep, ...]:
@@ -358,6 +378,7 @@ class _Builder:
             at = f"{path}[{index}]"
             plugin = self._find(f"{at}.pluginRef", entry.plugin_ref, object, "")
             if plugin is None:
+                plan.is_known = False
                 continue
             if is_selecting(plugin):
                 if plan.add(plugin, entry.weight, at):

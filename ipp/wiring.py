@@ -54,6 +54,8 @@ class SelectionPlan:
         self._helpers: list[tuple[str, AnyPlugin]] = []
         self.used: list[str] = []
         """Names of plugins that take part without being listed."""
+        self.is_known = True
+        """Whether all that the list names is there; what is not may be the selector."""
 
     def add(self, plugin: AnyPlugin, weight: float | None, path: str) -> bool:
         """Take a plugin with its place, ``path`` being that of the entry. Whether it is the selector."""
@@ -80,7 +82,7 @@ class SelectionPlan:
     def step(self) -> RequestProcessor | None:
         """What runs where the selector is listed; None after noting helpers that have none."""
         if self._selector is None:
-            for path, plugin in self._helpers:
+            for path, plugin in self._helpers if self.is_known else ():
                 self._problem(plugin, f"helps a {SELECTOR}, and this list has none", path)
             return None
         picker = self._picker or self._instances.first_of(DEFAULT_PICKER)

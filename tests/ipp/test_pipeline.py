@@ -78,7 +78,9 @@ def test_a_picker_that_names_a_profile_that_is_not_there_is_refused() -> None:
         }
     )
     config["profiles"] = config["profiles"][:1]
-    assert problems_of(config) == ["default: there is no profile 'open'; there are strict"]
+    assert problems_of(config) == [
+        "plugins[2].parameters.default: there is no profile 'open'; there are strict"
+    ]
 
 
 def test_what_is_not_the_kind_is_refused() -> None:
