@@ -19,17 +19,19 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from dataplane.aside import aside
 from dataplane.clock import SYSTEM_CLOCK, Clock
 from dataplane.config.guardrails import Judge, Rule, Stage, Webhook
 from dataplane.errors import ConfigError
 from dataplane.units import parse_duration
-from ipp.guardrails.answers import withheld
+from ipp.guardrails.answers import ASIDE_BYTES, withheld
 from ipp.guardrails.engine import CompiledPolicy, RuleAtWork
 from ipp.guardrails.shapes import ANSWER, REQUEST
 from ipp.guardrails.texts import UnreadableError, decoded, find_texts, path_of
@@ -51,8 +53,12 @@ REST_S: Final = 10.0
 """How long; then one question tells whether to go on."""
 JUDGE_TOKENS: Final = 32
 
-_HEADERS: Final = {"content-type": "application/json"}
+ATTEMPTS: Final = 2
+"""At a question, when a connection turns out to be closed; within its one deadline."""
+
+_HEADERS: Final = {"content-type": "application/json", "accept-encoding": "identity"}
 Texts = Sequence[tuple[str, str]]
+T = TypeVar("T")
 
 
 class UnansweredError(Exception):
@@ -94,24 +100,33 @@ class Breaker:
         self._is_trying = False
         self._waiting = 0
 
-    def enter(self) -> None:
-        """Before a question; ``UnansweredError`` when it is not to be asked."""
+    def enter(self) -> bool:
+        """Before a question: whether it is the one that tells whether to go on.
+
+        ``UnansweredError`` when it is not to be asked.
+        """
         if self._waiting >= MAX_WAITING:
             raise UnansweredError(f"{MAX_WAITING} questions wait already")
-        if self._failures >= FAILURES_TO_OPEN:
+        is_trial = self._failures >= FAILURES_TO_OPEN
+        if is_trial:
             if self._is_trying or self._clock() < self._until:
                 raise UnansweredError("did not answer before, and is not asked for a while")
             self._is_trying = True
         self._waiting += 1
+        return is_trial
 
-    def leave(self, answered: bool | None) -> None:
-        """After it; None when nobody waited for the answer."""
+    def leave(self, answered: bool | None, *, is_trial: bool = False) -> None:
+        """After it; None when nobody waited for the answer.
+
+        A question that was asked before others failed neither ends the trial nor makes the rest longer.
+        """
         self._waiting -= 1
-        self._is_trying = False
+        if is_trial:
+            self._is_trying = False
         if answered is None:
             return
         self._failures = 0 if answered else self._failures + 1
-        if not answered:
+        if is_trial or self._failures == FAILURES_TO_OPEN:
             self._until = self._clock() + REST_S
 
 
@@ -147,15 +162,20 @@ class Asking:
             raise UnansweredError(f"there is no pool '{pool}'")
         return url.rstrip("/")
 
-    async def post(self, url: str, body: bytes, timeout_s: float, breaker: Breaker) -> bytes:
-        """The body of an answer of 200; ``UnansweredError`` otherwise."""
+    async def post(
+        self, url: str, body: bytes, timeout_s: float, breaker: Breaker, read: Callable[[bytes], T]
+    ) -> T:
+        """What ``read`` makes of the body of an answer of 200; ``UnansweredError`` when there is none.
+
+        ``read`` raises it for what is no verdict, which counts as a failure like any other.
+        """
         if len(body) > MAX_QUESTION_BYTES:
             raise UnansweredError(f"the texts have more than {MAX_QUESTION_BYTES} bytes")
-        breaker.enter()
+        is_trial = breaker.enter()
         answered: bool | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                found = await self._post(url, body)
+                found = read(await self._post(url, body))
             answered = True
         except TimeoutError:
             answered = False
@@ -164,30 +184,36 @@ class Asking:
             answered = False
             raise
         finally:
-            breaker.leave(answered)
+            breaker.leave(answered, is_trial=is_trial)
         return found
 
     async def _post(self, url: str, body: bytes) -> bytes:
         import aiohttp
 
         if self._session is None:
-            # The deadline is one for all of it, so the session has none; nobody wants its cookies.
-            self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=None),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=_HEADERS,
-            )
-        try:
-            async with self._session.post(url, data=body, allow_redirects=False) as response:
-                if response.status != 200:
-                    raise UnansweredError(f"answered {response.status}")
-                found = b""
-                async for piece in response.content.iter_any():
-                    found += piece
-                    if len(found) > MAX_ANSWER_BYTES:
-                        raise UnansweredError(f"answered with more than {MAX_ANSWER_BYTES} bytes")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise UnansweredError(f"cannot be asked: {type(error).__name__}") from None
+            self._session = _session()
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self._exchange(self._session, url, body)
+            except (aiohttp.ServerDisconnectedError, ConnectionResetError) as error:
+                # A connection that was kept may have been closed at the other end just now.
+                if attempt == ATTEMPTS - 1:
+                    raise UnansweredError(f"cannot be asked: {type(error).__name__}") from None
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                raise UnansweredError(f"cannot be asked: {type(error).__name__}") from None
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _exchange(self, session: aiohttp.ClientSession, url: str, body: bytes) -> bytes:
+        async with session.post(url, data=body, allow_redirects=False) as response:
+            if response.status != 200:
+                raise UnansweredError(f"answered {response.status}")
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise UnansweredError("answered with something compressed")
+            found = b""
+            async for piece in response.content.iter_any():
+                found += piece
+                if len(found) > MAX_ANSWER_BYTES:
+                    raise UnansweredError(f"answered with more than {MAX_ANSWER_BYTES} bytes")
         return found
 
     def ask_later(
@@ -237,11 +263,7 @@ class WebhookGuard:
     async def judge(self, stage: Stage, texts: Texts) -> float | None:
         listed = [{"path": path, "text": text} for path, text in texts]
         body = _encoded({**self._about, "stage": stage, "texts": listed})
-        raw = await self._asking.post(self._url, body, self._timeout_s, self._breaker)
-        try:
-            said = msgspec.json.decode(raw, type=_Said)
-        except (msgspec.MsgspecError, RecursionError):
-            raise UnansweredError("answered with something else than a verdict") from None
+        said = await self._asking.post(self._url, body, self._timeout_s, self._breaker, _read_verdict)
         return said.score if said.flagged else None
 
 
@@ -263,12 +285,8 @@ class JudgeGuard:
     async def judge(self, stage: Stage, texts: Texts) -> float | None:
         parameters = self._parameters
         url = self._asking.pool_url(parameters.pool) + "/v1/chat/completions"
-        raw = await self._asking.post(url, self._question(stage, texts), self._timeout_s, self._breaker)
-        try:
-            content = msgspec.json.decode(raw, type=_Completion).choices[0].message.content
-            score = msgspec.json.decode(content.strip(), type=_Score).score
-        except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-            raise UnansweredError("answered with something else than a score") from None
+        question = self._question(stage, texts)
+        score = await self._asking.post(url, question, self._timeout_s, self._breaker, _read_score)
         return score if score >= parameters.threshold else None
 
     def _question(self, stage: Stage, texts: Texts) -> bytes:
@@ -298,6 +316,40 @@ class JudgeGuard:
         )
 
 
+def _session() -> aiohttp.ClientSession:
+    """Connections to all who are asked.
+
+    The deadline is one for all of a question, so the session has none; nobody wants cookies, and what
+    is compressed may be anything. How many questions wait is each rule's to say, not the pool's.
+    """
+    import aiohttp
+
+    from ipp.guardrails.names import Names
+
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=_HEADERS,
+        auto_decompress=False,
+        connector=aiohttp.TCPConnector(limit=0, resolver=Names()),
+    )
+
+
+def _read_verdict(raw: bytes) -> _Said:
+    try:
+        return msgspec.json.decode(raw, type=_Said)
+    except (msgspec.MsgspecError, RecursionError):
+        raise UnansweredError("answered with something else than a verdict") from None
+
+
+def _read_score(raw: bytes) -> float:
+    try:
+        content = msgspec.json.decode(raw, type=_Completion).choices[0].message.content
+        return msgspec.json.decode(content.strip(), type=_Score).score
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        raise UnansweredError("answered with something else than a score") from None
+
+
 def _encoded(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
@@ -313,15 +365,8 @@ async def ask(policy: CompiledPolicy, stage: Stage, outcome: Outcome) -> Outcome
     rules = policy.asked.get(stage, ())
     if not rules or outcome.action == "block":
         return outcome
-    shape = REQUEST if stage == "request" else ANSWER
-    try:
-        decoded(outcome.body, is_strict=False)
-        found = find_texts(outcome.body, shape)
-    except UnreadableError:
-        texts = [("", outcome.body.decode("utf-8", "replace"))]
-    else:
-        texts = [(path_of(text.keys), text.read(outcome.body)) for text in found.texts]
-    texts = [(path, text) for path, text in texts if text]
+    body = outcome.body if outcome.shown is None else outcome.shown
+    texts = await aside(partial(_texts, stage, body)) if len(body) > ASIDE_BYTES else _texts(stage, body)
     if not texts:
         return outcome
     answers = await asyncio.gather(*(_judged(rule, stage, texts) for rule in rules))
@@ -332,6 +377,19 @@ async def ask(policy: CompiledPolicy, stage: Stage, outcome: Outcome) -> Outcome
         return _withheld(stage, outcome, refusals[0].outcome(told), refusals[0])
     action = "flag" if verdicts and outcome.action == "pass" else outcome.action
     return replace(outcome, action=action, verdicts=told)
+
+
+def _texts(stage: Stage, body: bytes) -> list[tuple[str, str]]:
+    """What is asked about: the texts that say something, with their paths."""
+    shape = REQUEST if stage == "request" else ANSWER
+    try:
+        decoded(body, is_strict=False)
+        found = find_texts(body, shape)
+    except UnreadableError:
+        texts = [("", body.decode("utf-8", "replace"))]
+    else:
+        texts = [(path_of(text.keys), text.read(body)) for text in found.texts]
+    return [(path, text) for path, text in texts if text]
 
 
 def _withheld(stage: Stage, outcome: Outcome, refused: Outcome, refusal: Refusal) -> Outcome:

@@ -303,7 +303,8 @@ class CompiledPolicy:
             if not (searchers.items or searchers.vault is not None or self._bodies["response"] or asked):
                 return None
             ask = partial(self._ask_about_answer, asked[0].asked) if asked else None
-            return AnswerGuard(lambda body: self.check_response(body, vault), told, ask, later)
+            check = self._check_and_show if vault and asked else self.check_response
+            return AnswerGuard(partial(check, vault=vault), told, ask, later)
         if not searchers.items and searchers.vault is None:
             return None
         rules = self._texts["stream"]
@@ -313,6 +314,13 @@ class CompiledPolicy:
             lambda index, path: refusal_of(rules[index].rule, "stream", path),
             told,
         )
+
+    def _check_and_show(self, body: bytes, vault: Vault | None) -> Outcome:
+        """The same, and what is asked about: nobody else learns what the placeholders stand for."""
+        outcome = self.check_response(body, vault)
+        if outcome.action == "block" or vault is None:
+            return outcome
+        return replace(outcome, shown=self.check_response(body, vault.kept()).body)
 
     def _ask_about_answer(
         self, somebody: Asked | None, outcome: Outcome, take: Callable[[Outcome], None]

@@ -80,6 +80,13 @@ class Vault:
     def __len__(self) -> int:
         return len(self._originals)
 
+    def kept(self) -> Vault:
+        """One by which all placeholders stay what they are, and nobody takes them for anything else."""
+        other = Vault()
+        other._originals = {made: made for made in self._originals}
+        other._heads, other.longest = self._heads, self.longest
+        return other
+
     def avoid(self, texts: Iterable[str]) -> None:
         """Do not give out what occurs in these."""
         for text in texts:

@@ -56,6 +56,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     body: bytes
     """What goes on: the very bytes that came unless something is masked. Blocked: the error's."""
+    shown: bytes | None = None
+    """What somebody who is asked gets to see, where it is not the body: that with all placeholders in it."""
     verdicts: tuple[Verdict, ...] = ()
     status: int = 200
     """Blocked: the HTTP status, else without meaning."""
