@@ -10,7 +10,7 @@ from cli.arguments import Parser, Subparsers
 from cli.documents import RefusedError, add_url, call, guarded, known_plural, shown
 
 PICKERS: Final = "endpointpickerconfigs"
-ROLLED_OUT: Final = (PICKERS, "payloadprocessorconfigs")
+ROLLED_OUT: Final = (PICKERS, "payloadprocessorconfigs", "guardrailpolicies")
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -35,7 +35,9 @@ def add_parser(subparsers: Subparsers) -> None:
     runs = {start: run_start, status: run_status, promote: run_promote, halt: run_halt, back: run_back}
     for command, run in runs.items():
         command.add_argument(
-            "name", help="the EndpointPickerConfig; or PayloadProcessorConfig/NAME, the kind as for 'get'"
+            "name",
+            help="the EndpointPickerConfig; or PayloadProcessorConfig/NAME or GuardrailPolicy/NAME, the kind "
+            "as for 'get'",
         )
         add_url(command)
         command.set_defaults(run=partial(guarded, "rollout", run))
@@ -97,6 +99,10 @@ def _show_plan(arguments: argparse.Namespace) -> int:
     print(f"revision {plan['revision']} for {_for_whom(plan)}; active: {_or_none(plan['active'])}")
     for change in plan["changes"]:
         print(f"    {change['path']}: {shown(change['before'])} -> {shown(change['after'])}")
+    for field, each in (plan["affects"] or {}).items():
+        known = ", ".join(each["known"]) or "none that is known"
+        more = f" and {each['more']} more" if each["more"] else ""
+        print(f"  {field} {', '.join(each['patterns']) or 'none'}: {known}{more}")
     for warning in plan["warnings"]:
         print(f"  warning: {warning}")
     for worker in plan["workers"]:
@@ -105,9 +111,11 @@ def _show_plan(arguments: argparse.Namespace) -> int:
 
 
 def _for_whom(plan: dict[str, Any]) -> str:
-    """Pools, or the payload processor of the document's own name."""
+    """Pools, the payload processor of the document's own name, or all of them."""
     if plan["kind"] == "PayloadProcessorConfig":
         return f"the payload processor {plan['document']}"
+    if plan["kind"] == "GuardrailPolicy":
+        return "all payload processors"
     return f"the pools {', '.join(plan['pools']) or 'none'}"
 
 

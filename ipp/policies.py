@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -81,8 +81,10 @@ class PolicyHolder:
         self.asking = Asking(lambda pool: self.pools.url_of(pool, self._rng))
         self.current: Policies | None = None
         """None = nobody has said anything yet."""
-        self.names: tuple[str, ...] = ()
+        self.revisions: Mapping[str, int] = {}
+        """Name -> number of the revision, by name; 0 where nobody counts them."""
         self.revision = ""
+        """Of the set, as a control plane calls it; empty = it comes from files."""
 
     def judge(
         self, documents: Sequence[tuple[str, GuardrailPolicySpec]], problems: list[ConfigError]
@@ -94,12 +96,15 @@ class PolicyHolder:
     def put(
         self,
         policies: Policies,
-        names: Sequence[str],
+        names: Iterable[str],
         revision: str,
         pools: Sequence[PoolPlace] | None = None,
+        revisions: Mapping[str, int] | None = None,
     ) -> None:
         """Put them in force."""
-        self.current, self.names, self.revision = policies, tuple(names), revision
+        numbers = revisions or {}
+        self.revisions = {name: numbers.get(name, 0) for name in names}
+        self.current, self.revision = policies, revision
         if pools is not None:
             self.pools = PoolTable(pools)
 
@@ -109,7 +114,11 @@ class PolicyHolder:
 
     def describe(self) -> dict[str, Any]:
         """JSON-able: what is in force."""
-        return {"policies": list(self.names), "revision": self.revision}
+        return {
+            "policies": list(self.revisions),
+            "revision": self.revision,
+            "revisions": {name: number for name, number in self.revisions.items() if number},
+        }
 
 
 class PolicyFiles:

@@ -47,7 +47,9 @@ class _Named(msgspec.Struct, frozen=True):
     """A policy as it is sent."""
 
     name: str
-    spec: dict[str, Any]
+    spec: msgspec.Raw
+    revision: int = 0
+    """0 = a control plane that knows no revisions of policies."""
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -83,6 +85,8 @@ class Receiver:
         self._rng = rng
         self._client: XdsClient | None = None
         self._cache_failure = ""
+        self._specs: list[tuple[str, bytes]] | None = None
+        """What is in force, as it was sent."""
         metrics.computed(
             "pointsman_ipp_control_plane_connected",
             "Whether the processor hears the control plane: 1 or 0.",
@@ -144,15 +148,18 @@ class Receiver:
         problems: list[ConfigError] = []
         if len(sent.policies) > MAX_POLICIES:
             return [ConfigError(f"has more than {MAX_POLICIES} policies", path="policies")]
-        documents: list[tuple[str, GuardrailPolicySpec]] = []
-        for each in sent.policies:
-            spec = decode_struct(each.spec, GuardrailPolicySpec, f"{each.name}.spec", problems)
-            if spec is not None:
-                documents.append((each.name, spec))
+        revisions = {each.name: each.revision for each in sent.policies}
+        specs = [(each.name, bytes(each.spec)) for each in sent.policies]
+        if specs == self._specs and self._holder.current is not None:
+            # Revisions or pools are others, and no rule: nothing is compiled anew.
+            self._holder.put(self._holder.current, revisions, version, sent.pools, revisions)
+            return []
+        documents = _decoded(specs, problems)
         policies = None if problems else self._holder.judge(documents, problems)
         if policies is None:
             return problems
-        self._holder.put(policies, [name for name, _ in documents], version, sent.pools)
+        self._holder.put(policies, revisions, version, sent.pools, revisions)
+        self._specs = specs
         log.info("%d guardrail policies are in force, version %s", len(documents), version)
         return []
 
@@ -166,6 +173,23 @@ class Receiver:
         told = {} if self._client is None else self._client.describe()
         found = {"server": self._server.target, "node": self._node.id, **told}
         return found | ({"cacheFailure": self._cache_failure} if self._cache_failure else {})
+
+
+def _decoded(
+    specs: Sequence[tuple[str, bytes]], problems: list[ConfigError]
+) -> list[tuple[str, GuardrailPolicySpec]]:
+    """The policies; what is wrong with them has their names in its paths."""
+    documents = []
+    for name, text in specs:
+        try:
+            raw = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            problems.append(ConfigError(f"cannot be read: {error}", path=f"{name}.spec"))
+            continue
+        spec = decode_struct(raw, GuardrailPolicySpec, f"{name}.spec", problems)
+        if spec is not None:
+            documents.append((name, spec))
+    return documents
 
 
 def kept_configuration(options: IppOptions) -> Given | None:

@@ -4,7 +4,7 @@ Of pickers the graph of plugins is built as ``pointsman epp validate`` does it, 
 of installed packages count when they are installed beside the control plane. Those of Alpha stability are
 accepted: whether a worker takes them is a flag of the worker, and it refuses the revision when it does not.
 Of payload processors the pipeline is built in the same way; what its plugins read when they start is for the
-processor to refuse.
+processor to refuse. Rules of guardrail policies are compiled, those of disabled policies as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from controlplane.core.canonical import canonical
-from dataplane.config import ipp
+from dataplane.config import guardrails, ipp
+from dataplane.config.decode import decode_struct
 from dataplane.config.epp_checks import API_VERSION, DEPRECATED_API_VERSION, KIND
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError
@@ -27,12 +28,16 @@ from epp.graph import load_graph
 from epp.graph.registry import plugin_registry
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
+from ipp.guardrails.asking import Asking
+from ipp.guardrails.policies import Policies
 from ipp.pipeline import judging_handle, load_pipeline
 from ipp.registry import plugin_registry as processor_registry
 
 Document = dict[str, Any]
 
 VERSIONS: Final = (API_VERSION, DEPRECATED_API_VERSION)
+_ITSELF: Final = "policy"
+"""What a policy is called while it is judged."""
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -98,6 +103,28 @@ def judge_processor(document: Mapping[str, Any], problems: list[ConfigError]) ->
         problems.append(error)
         return None
     return Content(text, tuple(pipeline.warnings))
+
+
+def judge_policy(document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+    """The same of a guardrail policy's document, whose spec is kept without what it does not say."""
+    if not isinstance(document.get("spec"), Mapping):
+        problems.append(ConfigError("must be a mapping", path="spec"))
+        return None
+    mistakes: list[ConfigError] = []
+    spec = decode_struct(document["spec"], guardrails.GuardrailPolicySpec, "spec", mistakes)
+    if spec is None:
+        problems += mistakes
+        return None
+    enabled = msgspec.structs.replace(spec, enabled=True)
+    Policies([(_ITSELF, enabled)], Asking(lambda _: None), mistakes)
+    problems += [ConfigError(each.message, path=each.path.removeprefix(f"{_ITSELF}.")) for each in mistakes]
+    said = {
+        "apiVersion": guardrails.API_VERSION,
+        "kind": guardrails.KIND,
+        "spec": msgspec.to_builtins(spec),
+    }
+    text = None if mistakes else canonical(said, problems)
+    return None if text is None else Content(text)
 
 
 def parsed(text: str) -> Document:

@@ -16,7 +16,7 @@ import msgspec
 
 from controlplane.configs import workers
 from controlplane.configs.models import Rollout
-from controlplane.configs.subjects import BY_TYPE, Subject
+from controlplane.configs.subjects import BY_TYPE, OneEach
 from controlplane.configs.workers import Desired, Pair
 from controlplane.core.errors import Detail, MissingError
 from controlplane.core.roles import Actor, Channel, Role
@@ -38,12 +38,12 @@ joined, gone = workers.joined, workers.gone
 class ConfigBuilder:
     """What each worker of a kind should run."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: OneEach) -> None:
         self._subject = subject
 
     def build(self, names: Collection[str]) -> Mapping[str, Mapping[str, Mapping[str, Resource]]]:
         """``POOL/ID`` of workers -> type -> name -> resource."""
-        pairs = {name: _pair(name) for name in names}
+        pairs = {name: pair_of(name) for name in names}
         type_url = self._subject.type_url
         found = workers.desired(list(pairs.values()), self._subject)
         made: dict[tuple[int, str], Resource] = {}
@@ -82,12 +82,13 @@ def _answered(row: Worker, answer: Answer) -> None:
     actor = Actor(row.user, Role.WORKER, Channel.AUTOMATION)
     name, number = rollout.document.name, rollout.revision.number
     try:
-        workers.acknowledge(actor, row.node_id, name, number, _details(answer), rollout.pk, subject.kind)
+        workers.acknowledge(actor, row.node_id, name, number, details_of(answer), rollout.pk, subject.kind)
     except MissingError:  # the document has gone in the meantime
         log.info("%s answers for a configuration that has been removed", row.node_id)
 
 
-def _pair(name: str) -> Pair:
+def pair_of(name: str) -> Pair:
+    """Worker and pool of an audience's name."""
     pool, _, worker = name.partition("/")
     return worker, pool
 
@@ -105,7 +106,7 @@ def resource_of(wanted: Desired, pool: str) -> Resource:
     return Resource(pool, wrapped(msgspec.json.encode(said)))
 
 
-def _rollout_of(subject: Subject, pool: str, digest: str) -> Rollout | None:
+def _rollout_of(subject: OneEach, pool: str, digest: str) -> Rollout | None:
     """The rollout whose set has this digest; None when there is none among the newest."""
     document = subject.document_of(pool)
     if document is None:
@@ -119,7 +120,7 @@ def _rollout_of(subject: Subject, pool: str, digest: str) -> Rollout | None:
     return None
 
 
-def _details(answer: Answer) -> list[Detail]:
+def details_of(answer: Answer) -> list[Detail]:
     """Why a set is refused; empty = it is not."""
     if answer.refusal is None:
         return []

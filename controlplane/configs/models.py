@@ -18,7 +18,8 @@ MAX_REASON = 1000
 
 
 class ConfigDocument(Resource):
-    """A configuration that can change: of pickers, with the pools it is for, or of payload processors."""
+    """A configuration that can change: of pickers, with the pools it is for, of payload processors, or one
+    guardrail policy."""
 
     kind = models.CharField(max_length=64, default=epp_checks.KIND)
     name = models.CharField(max_length=MAX_NAME)
@@ -39,7 +40,7 @@ class ConfigDocument(Resource):
         constraints = [models.UniqueConstraint("kind", "name", name="config_name_once_per_kind")]
 
 
-class _OfKind(models.Manager[Any]):
+class OfKind(models.Manager[Any]):
     """Documents of one kind."""
 
     def __init__(self, kind: str) -> None:
@@ -53,7 +54,7 @@ class _OfKind(models.Manager[Any]):
 class PickerDocument(ConfigDocument):
     """EndpointPickerConfigs alone."""
 
-    objects: ClassVar[Any] = _OfKind(epp_checks.KIND)
+    objects: ClassVar[Any] = OfKind(epp_checks.KIND)
 
     class Meta(ConfigDocument.Meta):
         """The same rows."""
@@ -66,7 +67,7 @@ class PickerDocument(ConfigDocument):
 class ProcessorDocument(ConfigDocument):
     """PayloadProcessorConfigs alone."""
 
-    objects: ClassVar[Any] = _OfKind(ipp.KIND)
+    objects: ClassVar[Any] = OfKind(ipp.KIND)
 
     class Meta(ConfigDocument.Meta):
         """The same rows."""
@@ -109,6 +110,22 @@ class ConfigRevision(models.Model):
         if not self._state.adding:
             raise ValueError("revisions are never changed")
         super().save(*args, **kwargs)
+
+
+class Running(models.Model):
+    """The revision of a document that a worker runs beside others; ``Worker.applied`` has it where a worker
+    runs one document alone."""
+
+    worker = models.ForeignKey("xds.Worker", on_delete=models.CASCADE, related_name="running")
+    document = models.ForeignKey(ConfigDocument, on_delete=models.CASCADE, related_name="running")
+    revision = models.ForeignKey(ConfigRevision, on_delete=models.CASCADE, related_name="running")
+
+    class Meta:
+        """One of each document."""
+
+        constraints = [
+            models.UniqueConstraint(fields=["worker", "document"], name="running_once_per_document")
+        ]
 
 
 class Rollout(models.Model):

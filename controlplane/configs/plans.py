@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from controlplane.configs import rollouts
+from controlplane.configs import affected, rollouts
 from controlplane.configs.content import parsed
 from controlplane.configs.models import ConfigDocument, ConfigRevision
-from controlplane.configs.revisions import revision_of
+from controlplane.configs.revisions import revision_of, run_by
 from controlplane.configs.rollout import Canary, Stage, State, is_reached
 from controlplane.configs.rollouts import found
 from controlplane.configs.services import ConfigService
@@ -39,11 +39,12 @@ def plan(
     stage = Stage.ROLLING if canary is None else Stage.CANARY
     state = State(canary=canary, salt=row.name, workers=frozenset(worker.node_id for worker in awaited))
     state = replace(state, stage=stage)
+    applied = run_by(row, awaited)
     workers = [
         {
             "worker": worker.node_id,
             "pool": worker.pool,
-            "applied": _number(row, worker.applied),
+            "applied": applied.get(worker.node_id),
             "first": is_reached(state, worker.node_id),
         }
         for worker in awaited
@@ -56,12 +57,9 @@ def plan(
         "changes": between(row.active, revision),
         "warnings": _warnings(row, revision),
         "pools": row.pools,
+        "affects": affected.by(row, revision),
         "workers": sorted(workers, key=lambda worker: (not worker["first"], worker["worker"])),
     }
-
-
-def _number(row: ConfigDocument, applied: ConfigRevision | None) -> int | None:
-    return None if applied is None or applied.document_id != row.pk else applied.number
 
 
 def compare(actor: Actor, name: str, before: int, after: int, kind: str = KIND) -> dict[str, Any]:

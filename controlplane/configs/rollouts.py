@@ -22,7 +22,7 @@ from controlplane.configs.models import (
     RevisionAck,
     Rollout,
 )
-from controlplane.configs.revisions import add_revision, revision_of
+from controlplane.configs.revisions import add_revision, revision_of, run_by
 from controlplane.configs.rollout import (
     SPREADING,
     Canary,
@@ -41,6 +41,7 @@ from controlplane.configs.rollout import (
 from controlplane.configs.subjects import SUBJECTS, subject_of
 from controlplane.core import audit
 from controlplane.core.errors import ConflictError, InvalidError, MissingError
+from controlplane.core.kinds import KINDS
 from controlplane.core.resources import is_storable
 from controlplane.core.roles import Action, Actor, require
 from controlplane.xds.models import Worker
@@ -109,7 +110,8 @@ def awaited(row: ConfigDocument) -> QuerySet[Worker]:
 def workers_of(row: ConfigDocument) -> QuerySet[Worker]:
     """All workers for which the document is, those that are gone as well."""
     subject = subject_of(row)
-    return Worker.objects.filter(kind=subject.node, pool__in=subject.clusters(row))
+    found, clusters = Worker.objects.filter(kind=subject.node), subject.clusters(row)
+    return found if clusters is None else found.filter(pool__in=clusters)
 
 
 def canary_of(rollout: Rollout) -> Canary | None:
@@ -148,9 +150,9 @@ def save(row: ConfigDocument, rollout: Rollout, state: State) -> None:
 def publish(actor: Actor, name: str, wish: Wish, kind: str = KIND) -> Rollout:
     """Begin to bring a revision to workers.
 
-    ``ConflictError`` while another rollout is under way, and for a revision older than one that was rolled
-    out: going back is ``roll_back``, which makes a new revision. ``InvalidError`` for a guard where workers
-    count nothing.
+    ``ConflictError`` while another rollout is under way that it cannot overtake, and for a revision older
+    than one that was rolled out: going back is ``roll_back``, which makes a new revision.
+    ``InvalidError`` for a guard where workers count nothing.
     """
     require(actor, Action.WRITE, kind)
     if wish.guard is not None and not SUBJECTS[kind].is_counted:
@@ -159,8 +161,20 @@ def publish(actor: Actor, name: str, wish: Wish, kind: str = KIND) -> Rollout:
     with transaction.atomic():
         row = locked(name, kind)
         revision = revision_of(row, wish.revision)
+        _overtake(actor, row, revision, wish)
         _check_order(row, revision)
         return _begin(actor, row, revision, wish, "publish")
+
+
+def _overtake(actor: Actor, row: ConfigDocument, revision: ConfigRevision, wish: Wish) -> None:
+    """End a rollout to everybody whose place another one to everybody takes."""
+    newest = newest_of(row)
+    if newest is None or newest.stage != Stage.ROLLING or wish.canary is not None:
+        return
+    if subject_of(row).is_overtaken and revision.number > newest.revision.number:
+        before = brief(newest)
+        advance(row, newest, Halt(f"revision {revision.number} takes its place"))
+        audit.record(actor, "halt", row.kind, row.name, before=before, after=brief(newest))
 
 
 def _check_order(row: ConfigDocument, revision: ConfigRevision) -> None:
@@ -263,6 +277,8 @@ def roll_back(
             content=target.content, comment=comment, version=row.version + 1, updated_at=timezone.now()
         )
         row.refresh_from_db()
+        if (service := KINDS.of(kind)) is not None:
+            service.link(row, None)
         return _begin(actor, row, revision, Wish(comment=comment), "rollback")
 
 
@@ -309,10 +325,12 @@ def brief(rollout: Rollout) -> dict[str, Any]:
 def detailed(row: ConfigDocument, rollout: Rollout) -> dict[str, Any]:
     """A rollout with its workers."""
     acks: dict[str, RevisionAck] = {ack.worker: ack for ack in rollout.acks.all()}
-    known = Q(is_awaited=True) | Q(applied__document=row) | Q(node_id__in=list(acks))
+    running = Q(pk__in=row.running.values("worker"))
+    known = Q(is_awaited=True) | Q(applied__document=row) | running | Q(node_id__in=list(acks))
     rows = list(workers_of(row).filter(known).select_related("applied"))
     here = {worker.node_id for worker in rows if worker.is_awaited}
-    workers = [_worker(row, worker, acks.get(worker.node_id)) for worker in rows]
+    applied = run_by(row, rows)
+    workers = [_worker(worker, applied.get(worker.node_id), acks.get(worker.node_id)) for worker in rows]
     return {
         **brief(rollout),
         "active": None if row.active is None else row.active.number,
@@ -324,14 +342,13 @@ def detailed(row: ConfigDocument, rollout: Rollout) -> dict[str, Any]:
     }
 
 
-def _worker(row: ConfigDocument, worker: Worker, ack: RevisionAck | None) -> dict[str, Any]:
-    applied = worker.applied
+def _worker(worker: Worker, applied: int | None, ack: RevisionAck | None) -> dict[str, Any]:
     return {
         "worker": worker.node_id,
         "pool": worker.pool,
         "present": worker.is_awaited,
         "seenAt": worker.seen_at.isoformat(),
-        "applied": None if applied is None or applied.document_id != row.pk else applied.number,
+        "applied": applied,
         "outcome": "waiting" if ack is None else str(ack.outcome),
         "problems": [] if ack is None else ack.problems,
         "requests": 0 if ack is None else ack.requests,

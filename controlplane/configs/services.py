@@ -7,8 +7,9 @@ for:
     pointsman.dev/rollout   how applying it publishes: all (default), manual, 10% or 2 (the size of a canary)
     pointsman.dev/comment   why it is as it is; kept with the revision
 
-A payload processor runs the document of its own name. Every change of content makes a revision; only a
-rollout brings it to workers. ``apply`` begins one.
+A payload processor runs the document of its own name, and all guardrail policies
+(``controlplane.policies.services``). Every change of content makes a revision; only a rollout brings it to
+workers. ``apply`` begins one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Said(msgspec.Struct):
 
 
 class ConfigService(ResourceService[ConfigDocument]):
-    """What configurations of both kinds have in common."""
+    """What configurations of all kinds have in common."""
 
     subject: ClassVar[Subject]
     flat: ClassVar[bool] = True
@@ -107,6 +108,8 @@ class ConfigService(ResourceService[ConfigDocument]):
         annotations = {name: text for name, text in said.items() if text}
         if annotations:
             shown["metadata"]["annotations"] = annotations
+        if not self.flat:
+            return shown
         return {**{key: shown[key] for key in ("apiVersion", "kind", "metadata")}, **shown["spec"]}
 
     def saved(self, actor: Actor, row: ConfigDocument) -> None:

@@ -1,7 +1,8 @@
 """What is rolled out: each kind of configuration, which workers run it, and how its documents are judged.
 
-A picker runs the document that lists its pool. A payload processor runs the document that is named like it.
-Workers tell on their streams as whose they come: ``node.cluster`` is the name of the pool or the processor.
+A picker runs the document that lists its pool. A payload processor runs the document that is named like it,
+and guardrail policies, all there are, as one set. Workers tell on their streams as whose they come:
+``node.cluster`` is the name of the pool or the processor.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from controlplane.configs.content import Content, judge_picker, judge_processor
+from controlplane.configs.content import Content, judge_picker, judge_policy, judge_processor
 from controlplane.configs.models import ConfigDocument, PoolBinding
 from controlplane.xds.nodes import NodeKind
-from dataplane.config import epp_checks, ipp
+from dataplane.config import epp_checks, guardrails, ipp
 from dataplane.errors import ConfigError
-from dataplane.xds.messages import PICKER_CONFIG, PROCESSOR_CONFIG
+from dataplane.xds.messages import GUARDRAILS, PICKER_CONFIG, PROCESSOR_CONFIG
 
 
 class Subject(ABC):
@@ -30,6 +31,11 @@ class Subject(ABC):
     """Of what these are sent."""
     is_counted: ClassVar[bool]
     """Whether workers tell how requests fare since they run a revision, so that guards can stop rollouts."""
+    is_one_of_many: ClassVar[bool] = False
+    """Whether a worker runs all documents of the kind that are published, instead of one."""
+    is_overtaken: ClassVar[bool] = False
+    """Whether a revision for everybody takes the place of one that is on its way to everybody, so that nobody
+    who wants to mend something has to wait for a worker that does not answer."""
 
     @abstractmethod
     def judge(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
@@ -37,7 +43,11 @@ class Subject(ABC):
 
     @abstractmethod
     def clusters(self, row: ConfigDocument) -> Any:
-        """Whose workers run a document: names, or a query for them."""
+        """Whose workers run a document: names, or a query for them; None for all workers of the kind."""
+
+
+class OneEach(Subject):
+    """A kind of which a worker runs one document."""
 
     @abstractmethod
     def documents(self, clusters: Collection[str]) -> Iterator[tuple[str, ConfigDocument]]:
@@ -48,7 +58,7 @@ class Subject(ABC):
         return next((row for _, row in self.documents([cluster])), None)
 
 
-class PickerSubject(Subject):
+class PickerSubject(OneEach):
     """EndpointPickerConfigs."""
 
     kind = epp_checks.KIND
@@ -71,7 +81,7 @@ class PickerSubject(Subject):
             yield binding.pool, binding.document
 
 
-class ProcessorSubject(Subject):
+class ProcessorSubject(OneEach):
     """PayloadProcessorConfigs."""
 
     kind = ipp.KIND
@@ -95,12 +105,35 @@ class ProcessorSubject(Subject):
             yield row.name, row
 
 
+class PolicySubject(Subject):
+    """GuardrailPolicies: whatever traffic they are for, every payload processor has all of them."""
+
+    kind = guardrails.KIND
+    plural = "guardrailpolicies"
+    node = NodeKind.PROCESSOR
+    type_url = GUARDRAILS
+    is_counted = False
+    is_one_of_many = True
+    is_overtaken = True
+
+    def judge(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
+        """By the processor's compiler of rules."""
+        return judge_policy(document, problems)
+
+    def clusters(self, row: ConfigDocument) -> Any:
+        """Everybody's."""
+        return None
+
+
 PICKERS: Final = PickerSubject()
 PROCESSORS: Final = ProcessorSubject()
-SUBJECTS: Final[Mapping[str, Subject]] = {subject.kind: subject for subject in (PICKERS, PROCESSORS)}
+POLICIES: Final = PolicySubject()
+SUBJECTS: Final[Mapping[str, Subject]] = {
+    subject.kind: subject for subject in (PICKERS, PROCESSORS, POLICIES)
+}
 """By kind."""
-BY_TYPE: Final[Mapping[str, Subject]] = {subject.type_url: subject for subject in SUBJECTS.values()}
-BY_NODE: Final[Mapping[str, Subject]] = {str(subject.node): subject for subject in SUBJECTS.values()}
+BY_TYPE: Final[Mapping[str, OneEach]] = {subject.type_url: subject for subject in (PICKERS, PROCESSORS)}
+"""Of kinds of which a worker runs one document."""
 
 
 def subject_of(row: ConfigDocument) -> Subject:

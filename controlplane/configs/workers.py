@@ -16,7 +16,7 @@ from django.db.models import Max, OuterRef, Subquery
 
 from controlplane.configs import rollouts
 from controlplane.configs.models import ConfigDocument, ConfigRevision, RevisionAck, Rollout
-from controlplane.configs.revisions import revision_of
+from controlplane.configs.revisions import note_run, revision_of
 from controlplane.configs.rollout import (
     SPREADING,
     Ack,
@@ -30,7 +30,7 @@ from controlplane.configs.rollout import (
     judge,
     step,
 )
-from controlplane.configs.subjects import BY_NODE, PICKERS, Subject
+from controlplane.configs.subjects import PICKERS, SUBJECTS, OneEach
 from controlplane.core import audit, changes
 from controlplane.core.errors import Detail, InvalidError, MissingError
 from controlplane.core.roles import Action, Actor, Channel, Role, require
@@ -46,6 +46,8 @@ BATCH: Final = 500
 T = TypeVar("T")
 Pair = tuple[str, str]
 """Worker, and its pool or payload processor."""
+Key = tuple[int, int]
+"""A document's key, and the number of a revision."""
 
 
 class Desired(NamedTuple):
@@ -59,18 +61,18 @@ class Desired(NamedTuple):
     """The newest rollout of the revision."""
 
 
-def desired(pairs: Collection[Pair], subject: Subject = PICKERS) -> dict[Pair, Desired]:
+def desired(pairs: Collection[Pair], subject: OneEach = PICKERS) -> dict[Pair, Desired]:
     """What each worker should run; those for whom nothing is published are left out.
 
     Workers whom a rollout reaches are noted as having been sent its revision.
     """
     by_document = _by_document(pairs, subject)
-    newest = _newest_rollouts(by_document)
+    newest = newest_rollouts(by_document)
     held = _applied({worker for worker, _ in pairs})
     numbers: dict[Pair, tuple[ConfigDocument, int]] = {}
     for document, members in by_document.items():
         rollout = newest.get(document.pk)
-        state = None if rollout is None else _reach(document, rollout, {worker for worker, _ in members})
+        state = None if rollout is None else reach(document, rollout, {worker for worker, _ in members})
         for pair in members:
             applied_document, applied = held.get(pair[0], (None, None))
             number = desired_number(
@@ -82,10 +84,12 @@ def desired(pairs: Collection[Pair], subject: Subject = PICKERS) -> dict[Pair, D
             )
             if number is not None:
                 numbers[pair] = (document, number)
-    return _with_contents(numbers)
+    keys = {pair: (document.pk, number) for pair, (document, number) in numbers.items()}
+    made = contents({document.pk: document for document, _ in numbers.values()}, set(keys.values()))
+    return {pair: made[key] for pair, key in keys.items() if key in made}
 
 
-def _by_document(pairs: Iterable[Pair], subject: Subject) -> dict[ConfigDocument, list[Pair]]:
+def _by_document(pairs: Iterable[Pair], subject: OneEach) -> dict[ConfigDocument, list[Pair]]:
     members: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         members[pair[1]].append(pair)
@@ -96,7 +100,8 @@ def _by_document(pairs: Iterable[Pair], subject: Subject) -> dict[ConfigDocument
     return found
 
 
-def _newest_rollouts(documents: Iterable[ConfigDocument]) -> dict[int, Rollout]:
+def newest_rollouts(documents: Iterable[ConfigDocument]) -> dict[int, Rollout]:
+    """The newest rollout of each document, by the document's key."""
     found: dict[int, Rollout] = {}
     newest = Rollout.objects.filter(document=OuterRef("document")).order_by("-id").values("id")[:1]
     for ids in _batches(sorted(document.pk for document in documents)):
@@ -115,7 +120,7 @@ def _applied(worker_ids: Collection[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _reach(document: ConfigDocument, rollout: Rollout, worker_ids: Collection[str]) -> State:
+def reach(document: ConfigDocument, rollout: Rollout, worker_ids: Collection[str]) -> State:
     """The rollout's state after everybody it reaches has been noted as having been sent its revision."""
     if rollout.stage not in SPREADING:
         return State(stage=Stage(rollout.stage))
@@ -135,11 +140,12 @@ def _reach(document: ConfigDocument, rollout: Rollout, worker_ids: Collection[st
     return state
 
 
-def _with_contents(numbers: Mapping[Pair, tuple[ConfigDocument, int]]) -> dict[Pair, Desired]:
-    """Each pair's revision, read once however many workers should run it."""
-    wanted = {(document.pk, number) for document, number in numbers.values()}
-    documents = {document.pk: document for document, _ in numbers.values()}
-    made: dict[tuple[int, int], Desired] = {}
+def contents(documents: Mapping[int, ConfigDocument], wanted: Collection[Key]) -> dict[Key, Desired]:
+    """Revisions with their contents, each read once however many workers should run it.
+
+    ``documents`` are by key. What was never published is left out.
+    """
+    made: dict[Key, Desired] = {}
     for ids in _batches(sorted(documents)):
         found = ConfigRevision.objects.filter(document__in=ids, number__in={number for _, number in wanted})
         for row in found.annotate(newest=Max("rollouts__id")).order_by():
@@ -147,8 +153,7 @@ def _with_contents(numbers: Mapping[Pair, tuple[ConfigDocument, int]]) -> dict[P
             if key in wanted and row.newest is not None:
                 name = documents[row.document_id].name
                 made[key] = Desired(name, row.number, row.digest, row.content, row.newest)
-    keys = {pair: (document.pk, number) for pair, (document, number) in numbers.items()}
-    return {pair: made[key] for pair, key in keys.items() if key in made}
+    return made
 
 
 def joined(worker_ids: Collection[str]) -> None:
@@ -162,17 +167,22 @@ def gone(worker_ids: Collection[str]) -> None:
     for row in Worker.objects.filter(node_id__in=worker_ids, is_awaited=True):
         with transaction.atomic():
             Worker.objects.filter(pk=row.pk).update(is_awaited=False)
-            subject = BY_NODE.get(row.kind)
-            found = None if subject is None else subject.document_of(row.pool)
-            if found is None:
-                continue
-            document = rollouts.locked(found.name, found.kind)
-            rollout = rollouts.newest_of(document)
-            if rollout is not None and rollout.stage in SPREADING:
-                before = rollouts.brief(rollout)
-                state = step(rollouts.load(document, rollout), WorkerLeft(row.node_id))
-                _record(_as(row), document, rollout, before, state)
-                changes.bump()
+            for found in _under_way(row):
+                document = rollouts.locked(found.name, found.kind)
+                rollout = rollouts.newest_of(document)
+                if rollout is not None and rollout.stage in SPREADING:
+                    before = rollouts.brief(rollout)
+                    state = step(rollouts.load(document, rollout), WorkerLeft(row.node_id))
+                    _record(_as(row), document, rollout, before, state)
+                    changes.bump()
+
+
+def _under_way(row: Worker) -> list[ConfigDocument]:
+    """Documents of a worker whose rollouts wait for it, in one order for everybody who locks them."""
+    kinds = [subject.kind for subject in SUBJECTS.values() if subject.node == row.kind]
+    spreading = Rollout.objects.filter(stage__in=SPREADING).values("document")
+    found = ConfigDocument.objects.filter(kind__in=kinds, pk__in=spreading).order_by("pk")
+    return [document for document in found if rollouts.workers_of(document).filter(pk=row.pk).exists()]
 
 
 def acknowledge(
@@ -193,10 +203,8 @@ def acknowledge(
         row = rollouts.locked(document, kind)
         revision = revision_of(row, number)
         known = _known(row, worker)
-        held = known.applied
-        is_newer = held is None or held.document_id != row.pk or number > held.number
-        if not problems and is_newer:
-            Worker.objects.filter(pk=known.pk).update(applied=revision)
+        if not problems:
+            note_run(row, known, revision)
         rollout = rollouts.newest_of(row)
         if rollout is None or rollout.revision_id != revision.pk:
             return

@@ -12,12 +12,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.configs.api.shapes import body as shape_of
+from controlplane.configs.api.urls import life_of
 from controlplane.core.api import openapi
 from controlplane.core.api.resources import actor_of
 from controlplane.core.errors import InvalidError
 from controlplane.core.roles import Action, require
 from controlplane.policies import trials, verdicts
-from controlplane.policies.services import POLICY
+from controlplane.policies.services import POLICY, GuardrailPolicyService
 from controlplane.policies.trials import TrialBody
 from dataplane.config.decode import decode_struct
 from dataplane.errors import ConfigError, did_you_mean
@@ -107,6 +108,7 @@ class VerdictsView(APIView):
 
 
 urlpatterns: Final[list[URLPattern]] = [
+    *life_of(GuardrailPolicyService()),
     path("guardrails/verdicts", VerdictsView.as_view(), name="guardrails-verdicts"),
     path("guardrails/test", GuardrailTestView.as_view(), name="guardrails-test"),
 ]

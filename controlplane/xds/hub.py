@@ -149,7 +149,7 @@ class Hub:
         own = worker_audience(session.node, session.kind)
         if own is None or own in session.audiences:
             return
-        if ALONE[session.kind][0] not in session.subscriptions.types:
+        if not ALONE[session.kind][0] & session.subscriptions.types:
             return
         session.audiences.add(own)
         self._sessions.setdefault(own, set()).add(session)

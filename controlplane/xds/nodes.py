@@ -37,10 +37,10 @@ class NodeKind(StrEnum):
 SUBSCRIBERS: Final = (NodeKind.PICKER, NodeKind.GATEWAY, NodeKind.PROCESSOR)
 """What opens streams."""
 ALONE: Final = {
-    NodeKind.PICKER: (PICKER_CONFIG, NodeKind.WORKER),
-    NodeKind.PROCESSOR: (PROCESSOR_CONFIG, NodeKind.PROCESSOR_WORKER),
+    NodeKind.PICKER: (frozenset({PICKER_CONFIG}), NodeKind.WORKER),
+    NodeKind.PROCESSOR: (frozenset(PROCESSOR_TYPES), NodeKind.PROCESSOR_WORKER),
 }
-"""Whose nodes are sent something each for itself: the type, and as what."""
+"""Whose nodes are sent something each for itself: the types, and as what."""
 
 
 class Audience(NamedTuple):

@@ -91,8 +91,7 @@ BUILDERS: Final[Mapping[NodeKind, tuple[Builder, ...]]] = {
     NodeKind.PICKER: (PoolObjectsBuilder(),),
     NodeKind.GATEWAY: (GatewayBuilder(),),
     NodeKind.WORKER: (ConfigBuilder(PICKERS),),
-    NodeKind.PROCESSOR: (GuardrailsBuilder(),),
-    NodeKind.PROCESSOR_WORKER: (ConfigBuilder(PROCESSORS),),
+    NodeKind.PROCESSOR_WORKER: (ConfigBuilder(PROCESSORS), GuardrailsBuilder()),
 }
 """Of each kind of node; no two of a kind make the same type."""
 

@@ -19,10 +19,11 @@ from controlplane.configs import delivery
 from controlplane.configs.subjects import BY_TYPE
 from controlplane.core.errors import MissingError
 from controlplane.core.roles import Action, Actor, require
+from controlplane.policies import answers as policies
 from controlplane.xds.models import MAX_MESSAGE, MAX_TYPE_URL, MAX_VERSION, Outcome, Worker, WorkerAnswer
 from controlplane.xds.nodes import NodeKind
 from controlplane.xds.subscriptions import Answer
-from dataplane.xds.messages import Node
+from dataplane.xds.messages import GUARDRAILS, Node
 
 KIND: Final = "Worker"
 KEPT_ANSWERS: Final = 20
@@ -94,6 +95,7 @@ def answered(answers: Sequence[tuple[str, Answer]]) -> None:
         if node in by_node
     )
     delivery.answered([(node, answer) for node, answer in answers if answer.type_url in BY_TYPE])
+    policies.answered([(node, answer) for node, answer in answers if answer.type_url == GUARDRAILS])
 
 
 def prune() -> None:

@@ -31,9 +31,9 @@ PROCESSOR_CONFIG: Final = "type.pointsman.dev/pointsman.v1.PayloadProcessorConfi
 """The configuration a payload processor is to run. The resource is named as the processor; a message as that
 of a picker's configuration."""
 GUARDRAILS: Final = "type.pointsman.dev/pointsman.v1.Guardrails"
-"""The guardrail policies in force and the pools they choose by. The resource is named as the processor; a
-message with one field of bytes, number 1: JSON ``{"policies": [{"name", "spec"}], "pools": [{"name",
-"models", "urls"}]}``."""
+"""The guardrail policies a processor is to enforce, and the pools they choose by. The resource is named as
+the processor; a message with one field of bytes, number 1: JSON ``{"policies": [{"name", "spec", "revision",
+"rollout"}], "pools": [{"name", "models", "urls"}]}``."""
 
 STATIC_GATEWAY: Final = "type.pointsman.dev/pointsman.v1.StaticGateway"
 """Everything of a gateway as one Envoy configuration, for starts without a control plane. The resource is

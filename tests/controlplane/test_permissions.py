@@ -41,7 +41,7 @@ KINDS_TABLE: Final = {
 }
 CONFIGS_TABLE: Final = {
     f"{plural}-{suffix}": may
-    for plural in ("endpointpickerconfigs", "payloadprocessorconfigs")
+    for plural in ("endpointpickerconfigs", "payloadprocessorconfigs", "guardrailpolicies")
     for suffix, may in {
         "validate": {"post": PEOPLE},
         **{
@@ -91,6 +91,7 @@ BODIES: Final[dict[str, Any]] = {
 QUERIES: Final = {
     "endpointpickerconfigs-diff": "?from=1&to=1",
     "payloadprocessorconfigs-diff": "?from=1&to=1",
+    "guardrailpolicies-diff": "?from=1&to=1",
 }
 METHODS: Final = ("get", "post", "put", "patch", "delete")
 

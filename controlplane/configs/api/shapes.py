@@ -52,6 +52,12 @@ DIFF: Final[Schema] = {
     "required": ["document", "from", "to", "changes"],
     "properties": {"document": _TEXT, "from": _NUMBER, "to": _NUMBER, "changes": CHANGES},
 }
+_MATCHED: Final = _object(patterns=_list(_TEXT), known=_list(_TEXT), more=_NUMBER)
+_AFFECTS: Final = {
+    **_object(tenants=_MATCHED, models=_MATCHED, pools=_MATCHED),
+    "type": ["object", "null"],
+    "description": "of a guardrail policy: whose traffic it is for",
+}
 PLAN: Final = _object(
     kind=_TEXT,
     document=_TEXT,
@@ -60,6 +66,7 @@ PLAN: Final = _object(
     changes=CHANGES,
     warnings=_list(_TEXT),
     pools=_list(_TEXT),
+    affects=_AFFECTS,
     workers=_list(_object(worker=_TEXT, pool=_TEXT, applied=_MAYBE, first={"type": "boolean"})),
 )
 VERDICT: Final = _object(digest=_TEXT, warnings=_list(_TEXT), revision=_MAYBE, changes=CHANGES)

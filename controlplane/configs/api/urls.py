@@ -28,7 +28,8 @@ _VIEWS: Final[dict[str, tuple[str, type[views.ConfigView]]]] = {
 """Name -> address below that of a document, and view."""
 
 
-def _routes(service: ConfigService) -> Iterator[URLPattern]:
+def life_of(service: ConfigService) -> Iterator[URLPattern]:
+    """The addresses of one kind."""
     for name, (place, view) in _VIEWS.items():
         made: Any = type(view.__name__, (view,), {"service": service, "__doc__": view.__doc__})
         said: dict[str, Any] = {"operation_id": f"{service.plural}_{name}", "tags": [service.plural]}
@@ -40,6 +41,6 @@ def _routes(service: ConfigService) -> Iterator[URLPattern]:
 
 
 urlpatterns: list[URLPattern] = [
-    *_routes(PickerConfigService()),
-    *_routes(ProcessorConfigService()),
+    *life_of(PickerConfigService()),
+    *life_of(ProcessorConfigService()),
 ]

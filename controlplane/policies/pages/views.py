@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
 from django.http import HttpRequest, HttpResponse
 
+from controlplane.configs.content import parsed
+from controlplane.configs.models import ConfigDocument
 from controlplane.core.console.texts import written
 from controlplane.core.console.views import ConsoleView
 from controlplane.core.roles import Action
 from controlplane.policies import overlap, verdicts
-from controlplane.policies.models import GuardrailPolicy
 from controlplane.policies.pages import words
 from controlplane.policies.pages.trying import Tried, TryForm, try_out
-from controlplane.policies.services import POLICY, GuardrailPolicyService
+from controlplane.policies.services import POLICY, GuardrailPolicyService, spec_in
 from dataplane.config.guardrails import GuardrailPolicySpec
 
 MAX_SHOWN: Final = 200
@@ -26,9 +26,9 @@ DAY_S: Final = 24 * 3600
 Named = tuple[str, GuardrailPolicySpec]
 
 
-def spec_of(row: GuardrailPolicy) -> GuardrailPolicySpec:
+def spec_of(row: ConfigDocument) -> GuardrailPolicySpec:
     """What a policy says."""
-    return msgspec.convert(row.spec, GuardrailPolicySpec)
+    return spec_in(parsed(row.content))
 
 
 def traffic_of(spec: GuardrailPolicySpec) -> list[tuple[str, Sequence[str]]]:
@@ -75,7 +75,7 @@ class Policy(ConsoleView):
         row = GuardrailPolicyService().get(self.actor, name)
         return self.page("policies/policy.html", self.about(row) | {"tried": Tried(TryForm())})
 
-    def about(self, row: GuardrailPolicy) -> dict[str, Any]:
+    def about(self, row: ConfigDocument) -> dict[str, Any]:
         """What the page shows of a policy."""
         spec = spec_of(row)
         others = [(each.name, spec_of(each)) for each in GuardrailPolicyService().rows(self.actor)]

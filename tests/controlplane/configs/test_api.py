@@ -51,6 +51,7 @@ def test_from_a_draft_to_everybody_and_back() -> None:
         ],
         "warnings": [],
         "pools": ["pool"],
+        "affects": None,
         "workers": [{"worker": "w1", "pool": "pool", "applied": 1, "first": True}],
     }
     status, rollout = post(

@@ -85,6 +85,7 @@ def test_from_a_draft_over_a_canary_that_refuses_and_back() -> None:
         ],
         "warnings": [],
         "pools": [],
+        "affects": None,
         "workers": [
             {"worker": first, "pool": "by-model", "applied": 1, "first": True},
             {"worker": second, "pool": "by-model", "applied": 1, "first": False},

@@ -10,7 +10,7 @@ import pytest
 from controlplane.core.documents import apply, export
 from controlplane.core.errors import ConflictError, InvalidError
 from controlplane.core.kinds import KINDS
-from controlplane.policies.models import GuardrailPolicy, GuardrailPolicyLink
+from controlplane.policies.models import GuardrailPolicy, PolicyLink
 from tests.support.controlplane import GUARDRAILS, OPERATOR, POOL, TENANT, VIEWER, client
 
 pytestmark = pytest.mark.django_db
@@ -136,5 +136,5 @@ def test_named_tenants_and_pools_are_told_when_missing_and_kept_from_going() -> 
     assert client().get("/api/v1/guardrailpolicies?tenant=research").json()["total"] == 1
     assert client().get("/api/v1/guardrailpolicies?pool=elsewhere").json()["total"] == 0
     apply(OPERATOR, [policy()])
-    assert not GuardrailPolicyLink.objects.exists()
+    assert not PolicyLink.objects.exists()
     tenants.delete(OPERATOR, "research")
