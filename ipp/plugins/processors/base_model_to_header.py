@@ -15,11 +15,10 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 
 from dataplane.aside import aside
-from dataplane.config.document_files import DocumentFiles
 from dataplane.config.problems import raise_any
 from dataplane.errors import ConfigError
 from dataplane.plugin.base import PluginInfo, PluginParams, Stability, TypedName
-from ipp.base_model_files import read_mappings
+from ipp.base_model_files import MappingFiles
 from ipp.base_models import MAX_MAPPINGS, NONE, BaseModelMapping, BaseModels, base_models
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage
@@ -60,7 +59,7 @@ class BaseModelToHeader:
         problems: list[ConfigError] = []
         self._models = base_models(self._inline, problems)
         raise_any(problems)
-        self._files = DocumentFiles(params.path) if params.path else None
+        self._files = MappingFiles(params.path) if params.path else None
         self._not_found = handle.metrics.field_not_found.child("model")
         self._problems: list[str] = []
         self._watcher: asyncio.Task[None] | None = None
@@ -117,6 +116,5 @@ class BaseModelToHeader:
         problems: list[ConfigError] = []
         if self._files is None:
             return NONE, problems
-        listed = read_mappings(self._files, problems)
-        found = base_models([*self._inline, *listed], problems)
+        found = base_models([*self._inline, *self._files.read(problems)], problems)
         return found, problems
