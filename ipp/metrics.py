@@ -54,6 +54,11 @@ class IppMetrics:
         self.profiles = declare.counter(
             OWN_PREFIX + "requests_total", "Requests by the profile that processed them.", ("profile",)
         )
+        self.token_counts = declare.counter(
+            OWN_PREFIX + "token_counts_total",
+            "Prompts whose tokens somebody needed to know, by what became of having them counted.",
+            ("outcome",),
+        )
         self.of_models = ModelMetrics(declare)
 
     def plugin(self, extension_point: str, name: TypedName) -> Histogram:

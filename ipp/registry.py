@@ -14,6 +14,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "base-model-to-header": "ipp.plugins.processors.base_model_to_header:BaseModelToHeader",
     "model-name-to-header": "ipp.plugins.processors.model_name_to_header:ModelNameToHeader",
     "scoring-debug-headers": "ipp.plugins.processors.scoring_debug_headers:ScoringDebugHeaders",
+    "token-counter": "ipp.plugins.processors.token_counter:TokenCounter",
     "guardrails": "ipp.plugins.processors.guardrails:Guardrails",
     # selection of models
     "model-selector": "ipp.plugins.selectors.model:ModelSelector",

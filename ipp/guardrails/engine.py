@@ -172,6 +172,8 @@ class CompiledPolicy:
             stage: Searchers([_hiding(rule, stage) for rule in texts[stage]])
             for stage in ("response", "stream")
         }
+        self.counts_tokens = any(rule.rule.type == "maxInputTokens" for rule in self._bodies["request"])
+        """Whether a rule goes by the number of the prompt's tokens."""
         self._expecting: list[tuple[int, ExpectingRule]] = []
         for index, rule in enumerate(texts["response"]):
             answer: object = rule.answer

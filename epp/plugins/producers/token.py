@@ -23,6 +23,7 @@ import msgspec
 
 from dataplane.errors import ConfigError, RequestError
 from dataplane.plugin.base import DataKey, PluginInfo, PluginParams, TypedName
+from dataplane.render_client import RenderClient, RenderError
 from epp.interfaces.attributes import TOKENIZED_PROMPT, TokenizedPrompt
 from epp.interfaces.endpoint import Candidates
 from epp.interfaces.handle import Handle
@@ -31,7 +32,6 @@ from epp.interfaces.request import InferenceRequest, Medium
 from epp.plugins.durations import positive_seconds
 from epp.plugins.media_tokens import MAX_MEDIA_TOKENS, EstimateParams
 from epp.plugins.model_rewriting import with_model
-from epp.plugins.render_client import RenderClient, RenderError
 from epp.plugins.rendered_prompt import read_rendered
 
 BYTES_PER_TOKEN: Final = 4

@@ -26,6 +26,7 @@ from ipp.guardrails.masking import Vault
 from ipp.guardrails.matches import Facts
 from ipp.guardrails.rules.fields import model_in_path
 from ipp.guardrails.verdicts import UNREADABLE, Outcome, Verdict
+from ipp.interfaces.counting import TokenCounter, TokensOf
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage, ResponseMessage
 from ipp.policies import PoolPlace
@@ -106,9 +107,10 @@ class Guardrails:
             return None
         if policy.needs_response or policy.needs_stream:
             request.remove_header(ACCEPT_ENCODING)
-        if len(request.body) > ASIDE_BYTES or policy.asked["request"]:
-            return self._check_aside(request, policy, model)
-        self._settle(request, policy, self._check(request, policy), model)
+        counter: TokenCounter | None = request.state.get(TokensOf) if policy.counts_tokens else None
+        if len(request.body) > ASIDE_BYTES or policy.asked["request"] or counter is not None:
+            return self._check_aside(request, policy, model, counter)
+        self._settle(request, policy, self._check(request, policy, None), model)
         return None
 
     def _policy(self, request: RequestMessage, model: str) -> CompiledPolicy | None:
@@ -119,18 +121,21 @@ class Guardrails:
         pool = pools.pool_of(model) or pools.pool_of(base_model)
         return current.select(request.tenant, model, pool, base_model)
 
-    def _check(self, request: RequestMessage, policy: CompiledPolicy) -> Outcome:
+    def _check(self, request: RequestMessage, policy: CompiledPolicy, tokens: int | None) -> Outcome:
         started = perf_counter()
-        outcome = policy.check_request(request.body, Facts(path=request.headers.get(":path")))
+        outcome = policy.check_request(request.body, Facts(tokens, request.headers.get(":path")))
         self._verdicts.took("request", perf_counter() - started)
         return outcome
 
-    async def _check_aside(self, request: RequestMessage, policy: CompiledPolicy, model: str) -> None:
+    async def _check_aside(
+        self, request: RequestMessage, policy: CompiledPolicy, model: str, counter: TokenCounter | None
+    ) -> None:
         """Look at a large body beside the event loop, so that others need not wait; then ask who is asked."""
+        tokens = None if counter is None else await counter.count_tokens(request)
         if len(request.body) > ASIDE_BYTES:
-            outcome = await self._bench.run(partial(self._check, request, policy))
+            outcome = await self._bench.run(partial(self._check, request, policy, tokens))
         else:
-            outcome = self._check(request, policy)
+            outcome = self._check(request, policy, tokens)
         if policy.asked["request"] and outcome.action != "block":
             outcome = await ask(policy, "request", outcome)
         self._settle(request, policy, outcome, model)

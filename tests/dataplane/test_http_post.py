@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from epp.plugins.http_post import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, HttpError, HttpPoster
+from dataplane.http_post import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, HttpError, HttpPoster
 
 OK = b"HTTP/1.1 200 OK\r\n"
 PLAIN = OK + b"content-length: 2\r\n\r\nhi"

@@ -14,7 +14,7 @@ import logging
 from typing import Any, Final
 
 from dataplane.clock import Clock
-from epp.plugins.http_post import HttpPoster
+from dataplane.http_post import HttpPoster
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from epp.plugins.render_client import (
+from dataplane.render_client import (
     FAILURES_TO_PAUSE,
     LONGEST_PAUSE_S,
     MAX_WAITING,
