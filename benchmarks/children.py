@@ -18,7 +18,7 @@ from typing import IO, Self
 
 from benchmarks.cpu import process_seconds
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 5.0
 LOG_TAIL_BYTES = 2000
 

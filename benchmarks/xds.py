@@ -26,7 +26,7 @@ from benchmarks.xds_rig import GATEWAY, ControlPlane, Pickers, endpoint_list, ga
 
 LIMIT_S = 2.0
 """Promised: published to applied, for 200 pools and 5000 endpoints."""
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 LOOK_S = 0.02
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dataplane.processes.child import Child, Say, StartError
 
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 120.0
 READY_POLL_S = 0.1
 
 IsReady = Callable[[], Awaitable[bool]]

@@ -36,7 +36,7 @@ from dataplane.processes.command import POINTSMAN
 from dataplane.processes.log_files import CHECK_EVERY_S, trim_folder
 from dataplane.processes.ports import PortChooser
 
-POOLS_READY_S: Final = 30.0
+POOLS_READY_S: Final = 120.0
 POLL_S: Final = 0.2
 
 

@@ -12,6 +12,7 @@ from benchmarks.baseline_transport import Turns
 from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor
 from dataplane.headers import DESTINATION_ENDPOINT
+from tests.support.waiting import PATIENCE_S
 
 ENDPOINTS = ["127.0.0.1:1", "127.0.0.1:2"]
 
@@ -33,7 +34,7 @@ async def answers(stub: ExternalProcessorStub, body: bytes) -> list[wire.Process
     message = wire.ProcessingRequest()
     message.request_body.body = body
     message.request_body.end_of_stream = True
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return [answer async for answer in stub.Process(iter([head, message]))]
 
 

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.http1 import Message
 from benchmarks.load import DUE_LIMIT, Load, http_request, keep_connected, keep_pace
 from benchmarks.upstream import ANSWER, Connection, Endpoint
-from tests.benchmarks.waiting import until
+from tests.support.waiting import until
 
 OK = b"HTTP/1.1 200 OK"
 

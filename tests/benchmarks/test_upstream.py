@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.http1 import MessageReader
 from benchmarks.upstream import ANSWER, SSE_CHUNK, SSE_END, Connection, Endpoint
-from tests.benchmarks.waiting import until
+from tests.support.waiting import until
 
 CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"
 STREAM = b"POST /v1/chat/completions HTTP/1.1\r\naccept: text/event-stream\r\ncontent-length: 2\r\n\r\n{}"

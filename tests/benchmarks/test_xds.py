@@ -38,7 +38,6 @@ def test_result_survives_json():
 
 @pytest.mark.integration
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_short_run(tmp_path, capsys):
     file = tmp_path / "figures.json"
     assert main(["bench", "xds", "--pools=3", "--endpoints=9", "--repeat=1", f"--json={file}"]) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.black_box import Pod, Site, destination, request_body, request_headers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 LOOKS_ONCE = ("--refresh-metrics-interval", "60s", "--metrics-staleness-threshold", "120s")
 BURST = 1000

@@ -23,7 +23,7 @@ from tests.support.black_box import (
     set_headers,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 PREFILLER, ENCODERS = "x-prefiller-host-port", "x-encoder-hosts-ports"
 KV_SOURCE = "x-kv-cache-source-host-port"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.black_box import Pod, Site
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 BODY = {"model": "m", "prompt": "p"}
 EXTRACTOR = """

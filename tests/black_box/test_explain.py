@@ -22,7 +22,7 @@ from tests.support.black_box import (
     set_headers,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 BODY = {"model": "my-model", "prompt": "test"}
 EXPLAIN = "x-pointsman-explain"

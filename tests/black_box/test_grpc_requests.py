@@ -20,7 +20,7 @@ from tests.support.black_box import (
 )
 from tests.support.vllm_messages import EMBED, GENERATE, encoded
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 CONFIG = """
 plugins:

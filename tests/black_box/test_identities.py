@@ -17,7 +17,7 @@ from tests.support.black_box import (
     set_headers,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 COMPLETION = {"model": "m", "prompt": "test"}
 OBJECTIVE, OLD_OBJECTIVE = "x-llm-d-inference-objective", "x-gateway-inference-objective"

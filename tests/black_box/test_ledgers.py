@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,9 @@ from tests.support.black_box import (
     response_trailers,
 )
 from tests.support.vllm_messages import GENERATE, encoded
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 MEASURED = """
 - {type: metrics-data-source}
@@ -83,12 +82,6 @@ def asking(path: str, body: Any) -> tuple[Any, ...]:
     if body is None:
         return (request_headers(end=True, path=path),)
     return request_headers(path=path), request_body(body, end=True)
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    """Wait for a condition; the test's time limit ends it otherwise."""
-    while not holds():  # noqa: ASYNC110 - the picker has no event for it
-        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("kind", PATHS)

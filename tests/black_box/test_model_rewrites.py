@@ -24,7 +24,7 @@ from tests.support.black_box import (
     streamed,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 HEADER = "x-llm-d-model-name-rewrite"
 COMPLETION = {"model": "my-model", "prompt": "test1"}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.black_box import ANSWERED, Pod, Site, request_body, request_headers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 REQUEST = (request_headers(), request_body({"model": "m", "prompt": "word " * 400}, end=True), *ANSWERED)
 

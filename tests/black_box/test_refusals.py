@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.black_box import DROPPED, Pod, Site, refusal, request_body, request_headers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ from tests.support.black_box import (
     streamed,
 )
 from tests.support.rendering import Renderer, rendering
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 RANGE = "llm-d.ai/context-length-range"
 COMPLETION = {"model": "m", "prompt": "a few words"}
@@ -57,12 +57,6 @@ def asking(body: Any, **hints: Any) -> tuple[Any, Any]:
 async def served(site: Site, body: Any) -> str:
     """Destination of one request that is answered."""
     return destination((await site.patiently(asking(body), *ANSWERED))[0])
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    """Wait for a condition; the test's time limit ends it otherwise."""
-    while not holds():  # noqa: ASYNC110 - the picker has no event for it
-        await asyncio.sleep(0.005)
 
 
 async def test_tokens_are_counted_as_the_server_says_and_the_body_stays_as_it_is(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.black_box import (
     streamed,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 CONFIG = DEFAULT_PROFILE.replace(
     "schedulingProfiles:",

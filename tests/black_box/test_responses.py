@@ -21,7 +21,7 @@ from tests.support.black_box import (
     streamed,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 COMPLETION = {"model": "my-model", "prompt": "test"}
 SSE = ("content-type", "text/event-stream")

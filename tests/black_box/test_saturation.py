@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.black_box import DROPPED, Pod, Site, refusal, request_body, request_headers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 OBJECTIVE = "x-llm-d-inference-objective"
 BODY = {"model": "m", "prompt": "p"}

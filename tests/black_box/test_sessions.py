@@ -18,7 +18,7 @@ from tests.support.black_box import (
     set_headers,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 COMPLETION = {"model": "m", "prompt": "hello"}
 TOKEN = "x-session-token"

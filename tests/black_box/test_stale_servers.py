@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.black_box import Pod, Site, refusal
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 COMPLETION = {"model": "m", "prompt": "test"}
 CONFIG = "plugins: [{type: queue-scorer}]\n"

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 
 import pytest
 import yaml
 
 from tests.support.browser import Visit
-from tests.support.station import PATIENCE_S, USER, Follower, Station
+from tests.support.station import USER, Follower, Station
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SCORER = "queue-scorer"
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what other processes bring about."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def weights(pickers: list[Follower]) -> list[float]:
@@ -109,10 +101,10 @@ def change_a_weight_through_a_canary_to_all_and_back(
     assert weights(pickers) == [7.0, 7.0]
     page.get_by_role("button", name="Roll back").click()
     page.get_by_text("Rolled back: revision 3 says what was before.").wait_for()
-    until(lambda: weights(pickers) == [before, before])
+    wait_until(lambda: weights(pickers) == [before, before])
     assert {picker.revision().partition("@")[0] for picker in pickers} == {"edge/3"}
     page.get_by_text("Complete", exact=True).wait_for()
-    until(lambda: station.applied(name)["revision"] == 3)
+    wait_until(lambda: station.applied(name)["revision"] == 3)
 
 
 def make_a_tenant_with_a_key(seen: Visit) -> None:

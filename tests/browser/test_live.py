@@ -18,7 +18,7 @@ from tests.support.station import USER, Station
 from tests.support.telemetry import summary
 from tests.support.valkey import ValkeyServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PERIOD_S = 0.5
 CHARTS = 4

@@ -18,8 +18,9 @@ import pytest
 
 from cli.local.smoke.runner import CHECKS
 from cli.machine.smoke.runner import FIRST
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 COMMAND = [sys.executable, "-m", "cli.main"]
 PARTS = ["valkey", "web", "xds", "tasks", "fleet", "ipp", "gateway"]
@@ -55,7 +56,12 @@ class Up:
         """What a command on this machine says."""
         command = [*COMMAND, *arguments]
         return subprocess.run(
-            command, check=True, capture_output=True, text=True, env=environment(self.state), timeout=60
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            env=environment(self.state),
+            timeout=PATIENCE_S,
         ).stdout
 
 

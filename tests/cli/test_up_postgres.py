@@ -12,7 +12,6 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,12 @@ import pytest
 
 from tests.cli.test_up_machine import Up, descendants, running
 from tests.support.postgres import PostgresServer
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 WITHOUT_TENANT = "default-flow"
 FAIRNESS = "x-gateway-inference-fairness-id"
-PATIENCE_S = 90.0
 PARTS = {
     "web": " controlplane serve ",
     "xds": " serve-xds ",
@@ -97,15 +96,6 @@ class Traffic:
             else:
                 self.failed[status] += 1
             await asyncio.sleep(0.05)
-
-
-async def until(holds: Callable[[], Awaitable[bool]], why: Callable[[], str]) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not await holds():  # noqa: ASYNC110 - of other processes
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(why()) from None
 
 
 def processes(parent: int, mark: str) -> set[int]:

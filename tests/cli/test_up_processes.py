@@ -18,7 +18,7 @@ import pytest
 from cli.local.smoke.runner import CHECKS
 from tests.architecture.tree import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 SMALL = """
 pools:

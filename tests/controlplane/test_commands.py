@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from tests.support.controlplane_command import Command, serving
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 DOCUMENTS = """
 apiVersion: inference.networking.k8s.io/v1
@@ -63,7 +64,7 @@ def test_the_first_start_makes_an_administrator_once(command: Command, tmp_path:
 def test_a_database_of_an_older_release_is_refused(
     command: Command, tmp_path: Path, served: tuple[str, ...]
 ) -> None:
-    command.says("controlplane", "init")
+    command.begins()
     file = tmp_path / "state" / "database.sqlite3"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("DELETE FROM django_migrations WHERE app = 'usage'")
@@ -246,7 +247,7 @@ def fetch(environment: Mapping[str, str], path: str) -> int:
         headers={"Authorization": f"Bearer {environment['POINTSMAN_TOKEN']}"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         with error:
@@ -263,7 +264,7 @@ def test_the_api_describes_itself(served: Command) -> None:
 def log_in(address: str, number: int) -> str:
     """The page that answers a login with a wrong password, of a client that claims some address."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with opener.open(f"{address}/login/", timeout=20) as form:
+    with opener.open(f"{address}/login/", timeout=PATIENCE_S) as form:
         token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', form.read().decode())
     assert token is not None
     said = {"username": "admin", "password": "wrong", "csrfmiddlewaretoken": token[1]}
@@ -272,7 +273,7 @@ def log_in(address: str, number: int) -> str:
         data=urllib.parse.urlencode(said).encode(),
         headers={"X-Forwarded-For": f"203.0.113.{number}"},
     )
-    with opener.open(request, timeout=20) as answer:
+    with opener.open(request, timeout=PATIENCE_S) as answer:
         page: str = answer.read().decode()
     return page
 

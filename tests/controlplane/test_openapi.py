@@ -21,14 +21,14 @@ from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.config import SchemathesisConfig
 
-from controlplane.core import tokens, users
-from controlplane.core.documents import apply
 from controlplane.core.kinds import KINDS
 from controlplane.core.roles import Role
-from tests.support.controlplane import ADMIN, EXAMPLES, token
+from tests.support.controlplane import EXAMPLES, everything_is_there, token
 
-REQUESTS: Final = int(os.environ.get("POINTSMAN_TEST_API_REQUESTS", "6"))
+REQUESTS: Final = int(os.environ.get("POINTSMAN_TEST_API_REQUESTS", "8"))
 """For each operation."""
+WITH_BOUNDARIES: Final = REQUESTS > 50
+"""Whether every boundary of every schema is tried as well: minutes of work, for who looks for more."""
 ACCEPTED: Final = ["2xx", 304, 404, 409, 412, 422, 428]
 """What a request of the described shape may be answered with: what shapes cannot say is told with a 422."""
 
@@ -66,21 +66,27 @@ API = schemathesis.openapi.from_dict(
             "checks": {"positive_data_acceptance": {"expected-statuses": ACCEPTED}},
             # Each request has the token; what those without it get is told by test_permissions.py.
             "generation": {"with-security-parameters": False},
+            "phases": {"coverage": {"enabled": WITH_BOUNDARIES}},
         }
     ),
 )
 API.app = get_wsgi_application()
 
 
+@pytest.fixture(scope="module")
+def seeded(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """What tests change is undone before the next."""
+    with django_db_blocker.unblock(), everything_is_there():
+        yield
+
+
 @pytest.fixture
-def headers(db: None) -> Iterator[dict[str, str]]:
+def headers(seeded: None, db: None) -> Iterator[dict[str, str]]:
     """A database with an object of each kind, and what an administrator sends.
 
     Requests leave the database's connection open, as those of Django's own test client do: the test's
     transaction is in it.
     """
-    apply(ADMIN, list(EXAMPLES.values()))
-    tokens.issue(ADMIN, users.put(ADMIN, "known", Role.VIEWER), "known")
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     yield {"Authorization": f"Bearer {token(Role.ADMIN)}"}

@@ -14,13 +14,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework.test import APIClient
 
-from controlplane.core import tokens, users
-from controlplane.core.documents import apply
 from controlplane.core.kinds import KINDS
 from controlplane.core.models import AuditEntry
 from controlplane.core.roles import Role
 from controlplane.fleet.models import InferencePool
-from tests.support.controlplane import ADMIN, EXAMPLES, client
+from tests.support.controlplane import EXAMPLES, client, everything_is_there
 
 pytestmark = pytest.mark.django_db
 
@@ -132,10 +130,11 @@ def ask(api: APIClient, name: str, method: str) -> Any:
     return getattr(api, method)(where, body, format="json", HTTP_IF_MATCH='"1"')
 
 
-@pytest.fixture
-def seeded() -> None:
-    apply(ADMIN, list(EXAMPLES.values()))
-    tokens.issue(ADMIN, users.put(ADMIN, "known", Role.VIEWER), "known")
+@pytest.fixture(scope="module")
+def seeded(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """What tests change is undone before the next."""
+    with django_db_blocker.unblock(), everything_is_there():
+        yield
 
 
 def test_every_route_is_in_the_table_with_its_methods() -> None:

@@ -11,7 +11,7 @@ from controlplane.core.kinds import KINDS
 from tests.support.controlplane import EXAMPLES
 from tests.support.controlplane_command import Command, serving
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 
 def test_an_export_creates_everything_elsewhere_and_changes_nothing_after(tmp_path: Path) -> None:

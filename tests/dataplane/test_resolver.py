@@ -7,6 +7,7 @@ import pytest
 
 from dataplane.resolver import MAX_ADDRESSES, MAX_LOOKUPS, RETRY_S, Resolver, ResolveSettings
 from tests.support.clock import ManualClock
+from tests.support.waiting import PATIENCE_S
 
 SETTINGS = ResolveSettings(interval_s=10.0, timeout_s=5.0)
 
@@ -43,7 +44,7 @@ class Names:
         changed = self.resolver.turn()
         for state in self.resolver._names.values():
             if state.lookup is not None and not self.hanging:
-                state.lookup.exception(timeout=30)
+                state.lookup.exception(timeout=PATIENCE_S)
         return self.resolver.turn() or changed
 
 
@@ -136,7 +137,7 @@ def test_a_lookup_that_hangs_is_said_and_its_answer_still_counts(names: Names):
     lookup = names.resolver._names["a"].lookup
     names.release()
     assert lookup is not None
-    lookup.result(timeout=30)
+    lookup.result(timeout=PATIENCE_S)
     assert names.resolver.turn()
     assert names.resolver.addresses("a") == ("10.0.0.1",)
     assert names.resolver.problems() == []
@@ -159,7 +160,7 @@ def test_no_more_lookups_are_under_way_than_the_cap_though_all_hang(names: Names
     names.answers["x"] = ["10.0.0.9"]
     names.release()
     for lookup in under_way:
-        lookup.result(timeout=30)
+        lookup.result(timeout=PATIENCE_S)
     names.arrive()
     assert names.resolver.addresses("x") == ("10.0.0.9",)
 

@@ -19,6 +19,7 @@ from dataplane.extproc.transport_metrics import TransportMetrics
 from dataplane.server_tls import ServerTls, TlsOptions, self_signed
 from tests.dataplane.extproc.http2_client import PREFACE, settings
 from tests.dataplane.extproc.running_server import EchoService, Running, running
+from tests.support.waiting import PATIENCE_S
 
 SERVICES = EchoService().services
 
@@ -35,7 +36,7 @@ def client_context(alpn: list[str] | None = None) -> ssl.SSLContext:
 def handshake(server: Running, context: ssl.SSLContext) -> tuple[str | None, str | None, str, bytes]:
     """ALPN, TLS version, cipher and certificate (DER) of a connection."""
     with (
-        socket.create_connection(("127.0.0.1", server.server.port), timeout=10) as raw,
+        socket.create_connection(("127.0.0.1", server.server.port), timeout=PATIENCE_S) as raw,
         context.wrap_socket(raw, server_hostname="localhost") as secure,
     ):
         cipher = secure.cipher()
@@ -194,7 +195,7 @@ def test_missing_file_is_named(tmp_path: Path):
 
 def until(server: Running, attribute: str, value: int) -> None:
     """Wait for a counter of the server."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while getattr(server.server.metrics, attribute) < value:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -211,7 +212,7 @@ def test_changed_files_are_taken_for_new_connections_and_open_ones_go_on(tmp_pat
     with serving(TlsOptions(cert_path=str(tmp_path), reload=True)) as server:
         context = client_context(["h2"])
         with (
-            socket.create_connection(("127.0.0.1", server.server.port), timeout=10) as raw,
+            socket.create_connection(("127.0.0.1", server.server.port), timeout=PATIENCE_S) as raw,
             context.wrap_socket(raw) as held,
         ):
             assert held.getpeercert(binary_form=True) == first

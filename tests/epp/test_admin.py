@@ -18,6 +18,7 @@ from dataplane.observability.pages import MAX_CONNECTIONS
 from dataplane.plugin.base import TypedName
 from epp.admin import AdminPages, AdminServer
 from epp.decisions import DecisionQuery
+from tests.support.waiting import PATIENCE_S
 
 Get = Callable[[str], Any]
 
@@ -269,7 +270,7 @@ async def test_connections_past_the_cap_are_closed_and_room_comes_back(server: A
     for writer in writers:
         writer.close()
         await writer.wait_closed()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while await ask() == b"":  # noqa: ASYNC110  # the server's side of a close has no event here
             await asyncio.sleep(0.01)
     for writer in writers[MAX_CONNECTIONS:]:

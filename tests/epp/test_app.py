@@ -21,8 +21,8 @@ from epp.interfaces.data_layer import DiscoveredSet
 from epp.options import EppOptions
 from epp.plugins.discovery.file import FileDiscovery
 from epp.plugins.producers.approximate_prefix import ApproximatePrefixProducer
-from tests.epp.datalayer.model_server import until
 from tests.support.request_path import destination
+from tests.support.waiting import until
 
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1

@@ -16,8 +16,8 @@ from dataplane.extproc.exchange import Ending, HttpRequest
 from dataplane.headers import Headers
 from epp.app import Picker
 from epp.options import EppOptions, parse_args
-from tests.epp.datalayer.model_server import until
 from tests.epp.objects.test_files import objective
+from tests.support.waiting import until
 
 
 class Site:

@@ -18,6 +18,7 @@ from epp.app import Picker
 from epp.options import EppOptions
 from tests.support.plugin_packages import install, install_project
 from tests.support.request_path import destination, http_request
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs/examples/plugin-package"
@@ -126,5 +127,7 @@ def test_a_process_finds_what_is_on_its_path(tmp_path: Path):
     install_project(EXAMPLE, tmp_path)
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
     command = [sys.executable, "-m", "cli.main", "epp", "validate", str(CONFIG)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{CONFIG}: ok\n", "")

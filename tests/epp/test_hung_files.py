@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waiting import PATIENCE_S
 
 PROGRAM = """
 import os, sys, threading
@@ -49,6 +49,6 @@ def test_a_hung_endpoints_file_does_not_keep_the_process_from_ending(tmp_path: P
             assert picker.stdout is not None
             assert picker.stdout.readline() == "hangs\n"
             picker.send_signal(signal.SIGTERM)
-            assert picker.wait(timeout=30) == 0
+            assert picker.wait(timeout=PATIENCE_S) == 0
         finally:
             picker.kill()

@@ -14,7 +14,7 @@ from epp.app import Picker
 from epp.options import parse_args
 from tests.support.certificates import write_certificate
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 
 def picker(folder: Path, *flags: str) -> Picker:

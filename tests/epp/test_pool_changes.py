@@ -11,7 +11,7 @@ import pytest
 
 from epp.app import Picker
 from epp.options import EppOptions
-from tests.epp.datalayer.model_server import until
+from tests.support.waiting import until
 
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1

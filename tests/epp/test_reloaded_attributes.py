@@ -9,7 +9,8 @@ import pytest
 
 from epp.app import Picker
 from epp.options import EppOptions
-from tests.epp.datalayer.model_server import ModelServer, answer, page, until
+from tests.epp.datalayer.model_server import ModelServer, answer, page
+from tests.support.waiting import until
 
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1

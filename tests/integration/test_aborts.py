@@ -15,7 +15,7 @@ import pytest
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 REQUESTS = 10_000
 AT_ONCE = 40

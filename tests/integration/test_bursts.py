@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.simulated import Rig, running, underway, until
+from tests.support.simulated import Rig, running, underway
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 def config(replicas: int, interval: str, *flags: str) -> str:

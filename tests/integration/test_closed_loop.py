@@ -22,7 +22,7 @@ from simulator.app import Fleet
 from simulator.sequence import Sequence
 from tests.simulator.driving import running_fleet
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 REPLICAS = 8
 CLIENTS = 800

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.simulated import POD, running
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 CONFIG = """
 pools:

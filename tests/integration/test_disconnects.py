@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.simulated import Rig, running, until
+from tests.support.simulated import Rig, running
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 CONFIG = """
 pools:

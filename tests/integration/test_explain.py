@@ -11,7 +11,7 @@ import pytest
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 pools:

@@ -16,7 +16,7 @@ from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
 from tests.support.plugin_packages import install_project
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/plugin-package"
 CONFIG = """

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.simulated import running, underway, until
+from tests.support.simulated import running, underway
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 CONFIG = """
 pools:

@@ -14,7 +14,7 @@ import yaml
 from cli.local.gateway import Gateway
 from tests.support.gateway import envoy_counters, started_gateway
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 pools:

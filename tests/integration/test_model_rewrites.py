@@ -18,8 +18,9 @@ from cli.local.metrics import sample_value, scrape
 from dataplane.processes.ports import LOOPBACK
 from simulator.headers import BODY_SHA256
 from tests.support.gateway import envoy_counters, started_gateway
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 gateway: {observeResponses: false}
@@ -127,7 +128,7 @@ async def test_client_of_http_1_0_reads_its_model_until_the_connection_ends(
     body = json.dumps({"model": "alias", "prompt": "hello", "max_tokens": 5, "stream": stream}).encode()
     reader, writer = await asyncio.open_connection(LOOPBACK, gateway.plan.port)
     writer.write(b"POST /v1/completions HTTP/1.0\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         head, _, text = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert head.startswith(b"HTTP/1.0 200 ")

@@ -12,8 +12,9 @@ import pytest
 
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 pools:
@@ -91,7 +92,7 @@ async def test_models_are_chosen_before_routing(tmp_path: Path) -> None:
         assert '"totalModels": 2' in state
 
         file.write_text(json.dumps({"models": MODELS["models"][1:]}))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while (await ask(gateway, session, "auto"))[1]["model"] != "beta":  # noqa: ASYNC110 - a followed file
                 await asyncio.sleep(0.2)
         assert (await ask(gateway, session, "alpha"))[0] == 429

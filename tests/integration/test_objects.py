@@ -14,7 +14,7 @@ from cli.local.gateway import Gateway
 from dataplane.processes.ports import LOOPBACK
 from tests.support.gateway import started_gateway
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 pools:

@@ -15,7 +15,7 @@ import yaml
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 RATE = 200
 SECONDS = 8.0

@@ -18,7 +18,7 @@ from cli.local.plan import make_plan
 from dataplane.processes.ports import LOOPBACK, Ports
 from tests.support.rendering import rendering
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 pools:

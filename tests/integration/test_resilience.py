@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support import simulated
-from tests.support.simulated import until
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 BROKEN = 0
 """Index of the replica that fails."""

@@ -28,7 +28,7 @@ from tests.controlplane.fleet.test_processes import (
 from tests.support.controlplane_command import Command
 from tests.support.plugin_packages import install, install_project
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/plugin-package"
 FOREIGN = CONFIG.replace("[{type: queue-scorer}]", "[{type: queue-scorer}, {type: label-cost-scorer}]")

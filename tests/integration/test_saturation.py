@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.simulated import Rig, running, underway, until
+from tests.support.simulated import Rig, running, underway
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 SATURATION = "llm_d_epp_flow_control_pool_saturation"
 REPLICAS = 2

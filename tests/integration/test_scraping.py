@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cpu import process_seconds
-from tests.support.simulated import Rig, running, until
+from tests.support.simulated import Rig, running
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 INTERVAL_MS = 300
 

@@ -13,8 +13,9 @@ import pytest
 from cli.local.gateway import Gateway
 from tests.support.collector import Collector
 from tests.support.gateway import started_gateway
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 pools:
@@ -66,7 +67,7 @@ async def test_a_trace_goes_from_the_client_to_the_model_server(
         (sent,), tokens = await received(session, url, f"00-{TRACE_ID}-b7ad6b7169203331-01")
         (untraced,), _ = await received(session, url, f"00-{TRACE_ID}-b7ad6b7169203331-00")
         (ours,), _ = await received(session, url, "")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while "gateway.request" not in {span.name for _, span in collector.spans}:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     (whole,) = (span for _, span in collector.spans if span.name == "gateway.request")

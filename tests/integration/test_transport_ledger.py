@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from tests.dataplane.extproc.vectors.envoy import ENVOY, LISTENERS, Envoy, post,
 from tests.simulator.driving import running_fleet
 from tests.support.black_box import HEAD
 from tests.support.vllm_messages import GENERATE, encoded
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(not ENVOY.exists(), reason="Envoy is not installed"),
 ]
 
@@ -81,25 +81,19 @@ class Edge:
         finally:
             writer.transport.abort()
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for a condition; half a minute is more than any machine needs."""
-        async with asyncio.timeout(30):
-            while not holds():  # noqa: ASYNC110 - the picker has no event for it
-                await asyncio.sleep(0.002)
-
     async def mixed(self, ways: Sequence[tuple[tuple[str, str], bool]]) -> None:
         """Exchanges side by side at a server that hangs; some are left, the others answered once it wakes."""
         table = self.picker.table
         self.replica.hang(None)
         tasks = [asyncio.create_task(self.ask(*way)) for way, _ in ways]
-        await self.until(lambda: self.booked == len(ways))
+        await until(lambda: self.booked == len(ways))
         leaving = [task for task, (_, leaves) in zip(tasks, ways, strict=True) if leaves]
         for task in leaving:
             task.cancel()
-        await self.until(lambda: self.booked == len(ways) - len(leaving))
+        await until(lambda: self.booked == len(ways) - len(leaving))
         self.replica.hang(0)
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.until(lambda: self.picker.processor.inflight == 0)
+        await until(lambda: self.picker.processor.inflight == 0)
         assert not table.inflight.any()
         assert not table.inflight_tokens.any()
         assert table.unseen.min() >= 0

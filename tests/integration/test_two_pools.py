@@ -21,8 +21,9 @@ from cli.local.metrics import sample_value, scrape
 from dataplane.processes.ports import LOOPBACK
 from simulator.headers import BODY_BYTES, BODY_SHA256, ECHO_DIGEST
 from tests.support.gateway import envoy_counters, started_gateway
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONFIG = """
 pools:
@@ -97,7 +98,7 @@ async def test_without_its_picker_the_open_pool_serves_and_the_closed_one_refuse
         assert child.pid is not None
         os.kill(child.pid, signal.SIGSTOP)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while (await ask(gateway, session, "alpha"))[0] != 200:  # noqa: ASYNC110 - health checks take their time
                 await asyncio.sleep(0.1)
         assert [(await ask(gateway, session, "alpha"))[0] for _ in range(10)] == [200] * 10
@@ -121,7 +122,7 @@ async def test_a_picker_that_is_killed_and_stays_away_is_done_without_or_refused
         child.command = ["sleep", "600"]  # what is started again is no picker
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while (await ask(gateway, session, "alpha"))[0] != 200:  # noqa: ASYNC110 - health checks take their time
             await asyncio.sleep(0.1)
     assert [(await ask(gateway, session, "alpha"))[0] for _ in range(10)] == [200] * 10

@@ -23,7 +23,7 @@ from tests.support.controlplane_command import Command
 from tests.support.gateway import started_gateway
 from tests.support.valkey import ValkeyServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 FAIRNESS = "x-gateway-inference-fairness-id"
 
@@ -130,7 +130,7 @@ async def test_no_record_is_lost_or_doubled_when_processes_are_killed(
 ) -> None:
     command = Command(tmp_path)
     command.environment["VALKEY_URL"] = mortal_valkey.url
-    command.says("controlplane", "init")
+    command.begins()
     database = tmp_path / "state/database.sqlite3"
     tasks = Tasks(command, tmp_path / "tasks.log")
     try:

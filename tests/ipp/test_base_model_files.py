@@ -12,8 +12,8 @@ from dataplane.errors import ConfigError
 from ipp.base_model_files import read_mappings
 from ipp.base_models import BaseModelMapping
 from ipp.plugins.processors import base_model_to_header
-from tests.epp.datalayer.model_server import until
 from tests.support.processors import Rig, headers_of, one_profile
+from tests.support.waiting import until
 
 CONFIG_MAP = """
 apiVersion: v1

@@ -20,6 +20,7 @@ from ipp.handler import UNCHANGED
 from ipp.policies import PolicyHolder
 from tests.support.processors import Rig, headers_of, one_profile
 from tests.support.profiles import FIELD
+from tests.support.waiting import PATIENCE_S
 
 PLUGIN: dict[str, Any] = {"type": "guardrails"}
 CONFIG: dict[str, Any] = {
@@ -92,7 +93,7 @@ async def test_a_large_body_is_looked_at_beside_the_event_loop() -> None:
         later: asyncio.Queue[Any] = asyncio.Queue()
         request = HttpRequest(Headers.of([]), json.dumps(chat(text)).encode(), None)
         assert exchange.on_request(request, later.put_nowait) is None
-        found = await asyncio.wait_for(later.get(), 20)
+        found = await asyncio.wait_for(later.get(), PATIENCE_S)
         assert isinstance(found, RequestError) is is_refused
 
 

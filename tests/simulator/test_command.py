@@ -14,6 +14,7 @@ from cli.main import main
 from simulator.options import SimOptions
 from simulator.profile import shipped
 from simulator.replica import bind
+from tests.support.waiting import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "docs/reference/simulator.md"
 
@@ -80,7 +81,7 @@ def test_process_serves_writes_its_endpoints_and_ends_on_sigterm(tmp_path: Path)
             with urlopen(f"http://{endpoint['address']}:{endpoint['port']}/health") as response:
                 assert response.status == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
@@ -91,7 +92,7 @@ def test_port_in_use_exits_with_1_and_names_it(tmp_path: Path):
         squatter.listen()
         port = str(squatter.getsockname()[1])
         command = [sys.executable, "-m", "cli.main", "sim", "--model", "m", "--port", port]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert done.stderr == (
         f"pointsman sim: error: cannot listen on 127.0.0.1:{port}: Address already in use\n"

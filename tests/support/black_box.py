@@ -26,6 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from epp.app import Picker
 from epp.options import EppOptions, parse_args
+from tests.support.waiting import PATIENCE_S
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
@@ -33,8 +34,6 @@ SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 DESTINATION = "x-gateway-destination-endpoint"
 SERVED = "x-gateway-destination-endpoint-served"
 DROPPED = "x-llm-d-request-dropped-reason"
-OBSERVED_TIMEOUT_S = 20.0
-CALL_TIMEOUT_S = 40.0
 
 DEFAULT_PROFILE = """
 plugins:
@@ -158,7 +157,7 @@ class Site:
     async def keep(self, *numbers: int) -> None:
         """Take all other pods out of the pool, and wait until the picker knows."""
         self._list(numbers)
-        async with asyncio.timeout(OBSERVED_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.picker.table) != len(numbers):  # noqa: ASYNC110 - the picker has no event for it
                 await asyncio.sleep(0.01)
 
@@ -195,7 +194,7 @@ class Site:
     async def _measured(self) -> None:
         """Until the picker has heard of every server's load."""
         table = self.picker.table
-        async with asyncio.timeout(OBSERVED_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not all(  # noqa: ASYNC110 - the picker has no event for it
                 table.waiting[e.slot] == pod.waiting and table.fresh[e.slot]
                 for e, pod in zip(table.all().endpoints, self.pods, strict=True)
@@ -220,7 +219,7 @@ class Site:
             request_serializer=pb.ProcessingRequest.SerializeToString,
             response_deserializer=pb.ProcessingResponse.FromString,
         )
-        return method(messages, timeout=CALL_TIMEOUT_S)
+        return method(messages, timeout=PATIENCE_S)
 
     async def converse(self, *messages: pb.ProcessingRequest) -> list[pb.ProcessingResponse]:
         """Send the messages, end the stream, and hear everything the picker says."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from django.db import transaction
 from rest_framework.test import APIClient
 
 from controlplane.core import tokens, users
@@ -252,6 +255,21 @@ def example(kind: str, name: str = "example") -> dict[str, Any]:
     if kind == "ModelPrice":
         document["spec"]["model"] = name
     return document
+
+
+@contextmanager
+def everything_is_there() -> Iterator[None]:
+    """An object of each kind is in the database, and the user ``known`` with a token, until the block ends.
+
+    Tests inside it have transactions of their own, so that all find the same.
+    """
+    outermost = transaction.atomic()
+    outermost._from_testcase = True  # as those of Django's own test cases: what a test commits is inside
+    with outermost:
+        apply(ADMIN, list(EXAMPLES.values()))
+        tokens.issue(ADMIN, users.put(ADMIN, "known", Role.VIEWER), "known")
+        yield
+        transaction.set_rollback(True)
 
 
 def prepare(kind: str) -> None:

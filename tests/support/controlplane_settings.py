@@ -1,4 +1,7 @@
-"""The control plane's settings for tests: a database in memory, and files in a folder that goes away."""
+"""The control plane's settings for tests: a database in memory, and files in a folder that goes away.
+
+Passwords are hashed without the work that makes guessing slow; processes that tests start do that work.
+"""
 
 import atexit
 import os
@@ -11,3 +14,5 @@ os.environ["POINTSMAN_STATE"] = _FOLDER
 os.environ.setdefault("DATABASE_URL", "sqlite://:memory:")
 
 from controlplane.settings import *  # noqa: E402, F403 - the environment comes first
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

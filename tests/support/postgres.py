@@ -9,7 +9,6 @@ import importlib.util
 import os
 import signal
 import subprocess
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import psycopg
 import pytest
 
 from tests.architecture.tree import ROOT
+from tests.support.waiting import wait_until
 
 # A killed process loses no page that it has written; only what it has not.
 OPTIONS = ("fsync=off", "full_page_writes=off", "listen_addresses=", "shared_buffers=32MB")
@@ -53,8 +53,10 @@ class PostgresServer:
         """Start, and return when it answers."""
         options = [word for option in OPTIONS for word in ("-c", option)]
         words = self._words("postgres", "-D", "data", "-k", str(self._home), *options)
-        for _ in range(200):  # the dead one's children may hold its memory for a moment
+
+        def answers() -> bool:
             if self._process is None or self._process.poll() is not None:
+                # The dead one's children may hold its memory for a moment, so that a first try may end.
                 with self._log() as log:
                     self._process = subprocess.Popen(
                         words,
@@ -67,14 +69,14 @@ class PostgresServer:
             try:
                 self.ask("SELECT 1")
             except psycopg.OperationalError:
-                time.sleep(0.1)
-            else:
-                return
-        raise AssertionError(self.says())
+                return False
+            return True
+
+        wait_until(answers, self.says)
 
     def ask(self, query: str) -> list[Any]:
         """Rows."""
-        with psycopg.connect(self.url, connect_timeout=5) as connection:
+        with psycopg.connect(self.url, connect_timeout=30) as connection:
             return connection.execute(query.encode()).fetchall()
 
     def kill(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import yaml
 
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
+from tests.support.waiting import until
 
 POD = "x-inference-pod"
 """Header by which a simulated server tells its name."""
@@ -146,10 +147,3 @@ async def underway(requests: Iterable[Coroutine[Any, Any, str]]) -> AsyncIterato
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(holds: Callable[[], Awaitable[Any]]) -> None:
-    """Wait for a condition; half a minute is more than any machine needs."""
-    async with asyncio.timeout(30):
-        while not await holds():  # noqa: ASYNC110 - other processes have no event for it
-            await asyncio.sleep(0.05)

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -20,8 +19,8 @@ from typing import Any, Self
 from dataplane.processes.child import die_with_parent
 from tests.support.console import PASSWORD
 from tests.support.controlplane_command import Command, Server
+from tests.support.waiting import PATIENCE_S, wait_until
 
-PATIENCE_S = 30.0
 USER = "ann"
 PICKERS = "pickers"
 
@@ -36,7 +35,9 @@ class Follower:
 
     def config(self) -> dict[str, Any]:
         """Its page about what it runs."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/debug/config", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.port}/debug/config", timeout=PATIENCE_S
+        ) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -51,16 +52,16 @@ class Follower:
 
     def wait(self) -> None:
         """Until it answers."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+
+        def answers() -> bool:
             try:
                 self.config()
             except urllib.error.URLError:
                 assert self.process.poll() is None, self.log.read_text()
-                assert time.monotonic() < deadline, self.log.read_text()
-                time.sleep(0.1)
-            else:
-                return
+                return False
+            return True
+
+        wait_until(answers, self.log.read_text)
 
 
 class Station:
@@ -73,12 +74,12 @@ class Station:
         self._stack = ExitStack()
         self._web: AbstractContextManager[Server] | None = None
         self._port = ""
-        self._xds = self._token = ""
+        self._xds = ""
         self.url = ""
 
     def __enter__(self) -> Self:
         with self._stack:
-            self._token = self.command.says("controlplane", "init").split()[-1]
+            self.command.environment["POINTSMAN_TOKEN"] = self.command.begins()
             self._stack.callback(self.stop_web)
             self.start_web()
             self.ask("users", {"name": USER, "role": "operator"})
@@ -95,7 +96,7 @@ class Station:
     def start_web(self) -> None:
         """The pages, at the same port every time."""
         self._web = self.command.serves(self.folder / "web.log", "serve", port=self._port)
-        self.url = self._web.__enter__().address
+        self.url = self.command.environment["POINTSMAN_URL"] = self._web.__enter__().address
         self._port = self.url.rpartition(":")[2]
 
     def stop_web(self) -> None:
@@ -148,20 +149,14 @@ class Station:
 
     def ask(self, address: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """What the API answers to the administrator."""
-        request = urllib.request.Request(
-            f"{self.url}/api/v1/{address}",
-            None if body is None else json.dumps(body).encode(),
-            {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            found: dict[str, Any] = json.loads(answer.read() or b"{}")
+        found: dict[str, Any] = self.command.ask(address, body)
         return found
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(15)
+        process.wait(PATIENCE_S)
     finally:
         process.kill()
         process.wait()

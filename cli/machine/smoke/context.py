@@ -18,7 +18,7 @@ from cli.machine.api import ApiError
 from cli.machine.gateway import GATEWAY, GatewayPlace
 from cli.machine.machine import Machine
 
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 90.0
 ADMIN_LINE = re.compile(r"^admin: http://[^:]*:(\d+)/", re.MULTILINE)
 
 

@@ -14,7 +14,7 @@ from dataplane.processes.child import Child
 from dataplane.processes.command import POINTSMAN
 from dataplane.processes.ports import Ports
 
-SERVES_WITHIN_S = 30.0
+SERVES_WITHIN_S = 90.0
 
 
 async def export_changes_nothing_here_and_makes_everything_elsewhere(smoke: Smoke) -> str:

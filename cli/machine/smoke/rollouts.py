@@ -10,7 +10,7 @@ from cli.machine.smoke.context import Smoke, traffic
 PLACE = f"endpointpickerconfigs/{POOL}"
 RATE = 100.0
 LOAD_S = 1.0
-STAGE_WITHIN_S = 15.0
+STAGE_WITHIN_S = 60.0
 NOT_ALLOWED = "agent-identity"
 """A plugin of Alpha stability: the control plane leaves it to the picker, whose pool does not allow it."""
 

@@ -11,7 +11,7 @@ from cli.machine.database import set_up
 from cli.machine.layout import Layout
 from dataplane.processes.child import StartError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

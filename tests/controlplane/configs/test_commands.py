@@ -11,7 +11,7 @@ import yaml
 from tests.support.controlplane import POOL, picker_config
 from tests.support.controlplane_command import Command, serving
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -184,7 +184,6 @@ async def command(plant: Plant, *words: str, text: str | None = None) -> str:
 
 @pytest.mark.integration
 @pytest.mark.slow
-@pytest.mark.timeout(110)
 async def test_a_stream_is_sent_what_is_published_and_its_refusal_stops_the_rollout(plant: Plant) -> None:
     """Over gRPC, with a token that is bound to the payload processor's name."""
     plant.token.write_text(

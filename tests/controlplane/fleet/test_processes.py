@@ -22,8 +22,9 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from tests.support.black_box import METHOD, destination, refusal, request_body, request_headers
 from tests.support.certificates import Authority
 from tests.support.controlplane_command import Command, serving
+from tests.support.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 POOL = """
 apiVersion: pointsman.dev/v1
@@ -70,7 +71,7 @@ class Fleet:
             headers["If-Match"] = f'"{version}"'
         url = f"{self.command.environment['POINTSMAN_URL']}/api/v1/{path}"
         with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers, method=method), timeout=20
+            urllib.request.Request(url, headers=headers, method=method), timeout=PATIENCE_S
         ) as answer:
             return json.loads(answer.read() or b"null")
 
@@ -98,7 +99,7 @@ def running(command: Command, log: Path, xds: str, *flags: str) -> Iterator[Flee
         yield fleet
     finally:
         fleet.process.terminate()
-        assert fleet.process.wait(30) == 0, log.read_text()
+        assert fleet.process.wait(PATIENCE_S) == 0, log.read_text()
 
 
 def is_ready(report: dict[str, Any]) -> bool:
@@ -137,7 +138,7 @@ async def conversation(port: int, **hints: Any) -> list[Any]:
             response_deserializer=pb.ProcessingResponse.FromString,
         )
         asked = iter((request_headers(), request_body(body, end=True, **hints)))
-        return [answer async for answer in method(asked, timeout=20)]
+        return [answer async for answer in method(asked, timeout=PATIENCE_S)]
 
 
 def answers_with_a_replica(report: dict[str, Any]) -> bool:
@@ -153,13 +154,8 @@ def objects(report: dict[str, Any]) -> str:
 def page(report: dict[str, Any], path: str) -> str:
     """What the picker shows there."""
     url = f"http://127.0.0.1:{report['ports']['metrics']}{path}"
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    while not holds():
-        time.sleep(0.1)
 
 
 def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) -> None:
@@ -173,7 +169,7 @@ def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) 
         assert first["picker"]["memoryBytes"] > 1 << 20
 
         command.says("apply", "-", text=OBJECTIVE.replace("10", "77"))
-        eventually(lambda: '"priority": 77' in objects(first))
+        wait_until(lambda: '"priority": 77' in objects(first))
         command.says("apply", "-", text=ENDPOINTS)
         fleet.report(lambda report: report["endpoints"] is not None and report["endpoints"]["total"] == 3)
         fleet.request("endpointlists/rack-1", "DELETE", 1)
@@ -192,9 +188,9 @@ def test_a_pool_is_run_as_the_database_says_until_it_is_deleted(tmp_path: Path) 
 
         fleet.request("objectives/interactive", "DELETE", 2)
         fleet.request("pools/llama", "DELETE", 1)
-        eventually(lambda: not any(map(is_running, pids(second))))
-        eventually(lambda: not (tmp_path / "state/fleet/pools/llama").exists())
-        eventually(lambda: "fleet-pickers/llama" in [each["name"] for each in deleted(fleet, "ApiToken")])
+        wait_until(lambda: not any(map(is_running, pids(second))))
+        wait_until(lambda: not (tmp_path / "state/fleet/pools/llama").exists())
+        wait_until(lambda: "fleet-pickers/llama" in [each["name"] for each in deleted(fleet, "ApiToken")])
 
 
 def deleted(fleet: Fleet, kind: str) -> list[Any]:
@@ -232,7 +228,7 @@ def test_pickers_and_control_plane_show_one_another_certificates(tmp_path: Path)
     ):
         command.says("apply", "-", text=POOL + OBJECTIVE)
         report = fleet.report(is_ready)
-        eventually(lambda: '"priority": 10' in objects(report))
+        wait_until(lambda: '"priority": 10' in objects(report))
         (worker,) = fleet.request("workers?pool=llama")["items"]
         assert (worker["user"], worker["connected"]) == ("fleet-pickers", True)
 
@@ -252,8 +248,8 @@ def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: P
         command.says("apply", "-", text=POOL)
         first = fleet.report(is_ready)
         command.says("apply", "-", text=CONFIG)
-        eventually(lambda: runs(first).startswith("chat/1@"))
-        eventually(lambda: stage(fleet) == "complete")
+        wait_until(lambda: runs(first).startswith("chat/1@"))
+        wait_until(lambda: stage(fleet) == "complete")
 
         heavier = CONFIG.replace("weight: 3", "weight: 5")
         by_hand = heavier.replace("{pointsman", "{pointsman.dev/rollout: manual, pointsman")
@@ -262,7 +258,7 @@ def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: P
             "rollout", "start", "chat", *["--canary", "1", "--max-error-share", "0.1", "--min-requests", "3"]
         )
         port = first["ports"]["grpc"]
-        eventually(lambda: asyncio.run(asked_in_vain(port)) == 503 and stage(fleet) == "halted")
+        wait_until(lambda: asyncio.run(asked_in_vain(port)) == 503 and stage(fleet) == "halted")
         reason = fleet.request("endpointpickerconfigs/chat/rollout")["reason"]
         assert reason.endswith("requests failed (100.0%) at workers that run it; 10.0% is allowed")
 
@@ -272,7 +268,7 @@ def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: P
             "[{type: queue-scorer}, {type: file-discovery, parameters: {path: /nowhere}}]",
         )
         command.says("apply", "-", text=refused)
-        eventually(lambda: stage(fleet) == "halted")
+        wait_until(lambda: stage(fleet) == "halted")
         (worker,) = fleet.request("endpointpickerconfigs/chat/rollout")["workers"]
         assert (worker["worker"], worker["outcome"]) == ("llama", "rejected")
         assert worker["problems"] == [
@@ -285,7 +281,7 @@ def test_rollouts_reach_pickers_and_what_they_refuse_changes_nothing(tmp_path: P
         assert runs(after).startswith("chat/2@")
         assert answers_with_a_replica(after)
         command.says("rollout", "back", "chat", "--revision", "1")
-        eventually(lambda: stage(fleet) == "complete")
+        wait_until(lambda: stage(fleet) == "complete")
         assert runs(after).startswith("chat/4@")
 
 
@@ -308,8 +304,8 @@ def test_pickers_outlive_the_control_plane_start_without_it_and_end_with_their_r
             command.says("apply", "-", text=POOL + OBJECTIVE + "---" + CONFIG)
             fleet = stack.enter_context(running(command, tmp_path / "fleet.log", xds))
             report = fleet.report(is_ready)
-            eventually(lambda: runs(report).startswith("chat/1@") and '"priority": 10' in objects(report))
-            eventually(lambda: stage(fleet) == "complete")
+            wait_until(lambda: runs(report).startswith("chat/1@") and '"priority": 10' in objects(report))
+            wait_until(lambda: stage(fleet) == "complete")
         known = runs(report)
         assert all(map(is_running, pids(report)))
         assert answers_with_a_replica(report)
@@ -317,11 +313,11 @@ def test_pickers_outlive_the_control_plane_start_without_it_and_end_with_their_r
         # A picker that ends meanwhile starts with what it was sent last.
         ready = f"http://127.0.0.1:{report['ports']['metrics']}/readyz"
         os.kill(report["picker"]["pid"], signal.SIGKILL)
-        eventually(lambda: not is_running(report["picker"]["pid"]))
-        eventually(lambda: answers(ready))
+        wait_until(lambda: not is_running(report["picker"]["pid"]))
+        wait_until(lambda: answers(ready))
         assert (runs(report), '"priority": 10' in objects(report)) == (known, True)
         assert answers_with_a_replica(report)
-    eventually(lambda: not answers(ready))
+    wait_until(lambda: not answers(ready))
     assert fleet.log.read_text().endswith("fleet: everything is stopped\n")
 
     # A start without the database: the pool is there again, on the same ports, with the same token.
@@ -329,7 +325,7 @@ def test_pickers_outlive_the_control_plane_start_without_it_and_end_with_their_r
     database, nowhere = "DATABASE_URL", f"sqlite:///{tmp_path}/nowhere/database.sqlite3"
     command.environment[database] = nowhere
     with running(command, tmp_path / "second.log", xds) as again:
-        eventually(lambda: answers(ready))
+        wait_until(lambda: answers(ready))
         assert "the database refuses: unable to open database file" in again.log.read_text()
         assert (runs(report), '"priority": 10' in objects(report)) == (known, True)
 
@@ -342,8 +338,8 @@ def test_pickers_outlive_the_control_plane_start_without_it_and_end_with_their_r
         ):
             command.environment["POINTSMAN_URL"] = web.address
             command.says("apply", "-", text=CONFIG.replace("weight: 3", "weight: 5"))
-            eventually(lambda: runs(report).startswith("chat/2@"))
-            eventually(lambda: stage(fleet) == "complete")
+            wait_until(lambda: runs(report).startswith("chat/2@"))
+            wait_until(lambda: stage(fleet) == "complete")
             (worker,) = fleet.request("workers?pool=llama")["items"]
             assert (worker["applied"]["revision"], worker["connected"]) == (2, True)
     assert (tmp_path / "state/fleet/pools/llama/token").read_text() == token
@@ -351,7 +347,7 @@ def test_pickers_outlive_the_control_plane_start_without_it_and_end_with_their_r
 
 def answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

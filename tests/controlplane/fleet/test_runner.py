@@ -11,7 +11,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from dataplane.processes import child
 from dataplane.processes.ports import Ports
 from epp.plugins.endpoint_file import read_endpoint_file
 from tests.support.controlplane import ENDPOINTS
+from tests.support.waiting import until
 
 CONTROL_PLANE = ControlPlane(server="127.0.0.1:1")
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -49,12 +50,6 @@ def sleepers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "BACKOFF_FIRST_S", 0.01)
     monkeypatch.setattr(runner, "POLL_S", 0.01)
     monkeypatch.setattr(runner, "REPORT_S", 0.01)
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; the test's timeout is the limit."""
-    while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
-        await asyncio.sleep(0.01)
 
 
 def wanted(name: str = "a", **ports: int) -> WantedPool:
@@ -130,13 +125,13 @@ async def running(source: Source, folder: Path) -> AsyncIterator[list[str]]:
 async def test_pools_come_and_go_and_everything_ends_with_the_runner(tmp_path: Path) -> None:
     source = Source(wanted("a"), wanted("b"))
     async with running(source, tmp_path):
-        await eventually(lambda: source.pid("a") is not None and source.pid("b") is not None)
+        await until(lambda: source.pid("a") is not None and source.pid("b") is not None)
         a, b = source.pid("a"), source.pid("b")
         assert a is not None
         assert b is not None
         source.want(wanted("b"))
-        await eventually(lambda: not is_running(a) and "a" not in source.told)
-        await eventually(lambda: not (tmp_path / "pools/a").exists())
+        await until(lambda: not is_running(a) and "a" not in source.told)
+        await until(lambda: not (tmp_path / "pools/a").exists())
         assert source.pid("b") == b
     assert not is_running(b)
     assert (tmp_path / "pools/b/endpoints.yaml").exists()
@@ -145,11 +140,11 @@ async def test_pools_come_and_go_and_everything_ends_with_the_runner(tmp_path: P
 async def test_a_killed_picker_comes_back_and_that_is_told(tmp_path: Path) -> None:
     source = Source(wanted())
     async with running(source, tmp_path) as said:
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
         first = source.pid("a")
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await eventually(lambda: source.pid("a") not in {None, first})
+        await until(lambda: source.pid("a") not in {None, first})
         assert source.told["a"]["picker"]["restarts"] == 1
         assert said[0].startswith("a: epp was killed by SIGKILL; starting it again in 0.01 s (log: ")
 
@@ -157,28 +152,28 @@ async def test_a_killed_picker_comes_back_and_that_is_told(tmp_path: Path) -> No
 async def test_without_the_database_everything_goes_on(tmp_path: Path) -> None:
     source = Source(wanted())
     async with running(source, tmp_path) as said:
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
         pid = source.pid("a")
         assert pid is not None
         source.is_gone = True
-        await eventually(lambda: said == ["the database is gone; going on with 1 pools"])
+        await until(lambda: said == ["the database is gone; going on with 1 pools"])
         assert is_running(pid)
         source.is_gone = False
         source.want(wanted("a"), wanted("b"))
-        await eventually(lambda: source.pid("b") is not None)
+        await until(lambda: source.pid("b") is not None)
         assert (source.pid("a"), said[1:]) == (pid, ["the database answers again"])
 
 
 async def test_a_start_without_the_database_takes_what_was_last_wanted(tmp_path: Path) -> None:
     source = Source(wanted())
     async with running(source, tmp_path):
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
     ports = json.loads((tmp_path / "pools/a/ports.json").read_text())
     source.told, source.is_gone = {}, True
     async with running(source, tmp_path) as said:
-        await eventually(lambda: said == ["the database is gone; going on with 1 pools"])
+        await until(lambda: said == ["the database is gone; going on with 1 pools"])
         source.is_gone = False
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
         assert source.told["a"]["ports"] == ports
     kept = msgspec.json.decode((tmp_path / "wanted.json").read_bytes(), type=Wanted)
     assert kept == Wanted([wanted()])
@@ -187,45 +182,45 @@ async def test_a_start_without_the_database_takes_what_was_last_wanted(tmp_path:
 async def test_tokens_outlive_the_runner_and_one_that_holds_no_more_is_replaced(tmp_path: Path) -> None:
     source, token = Source(wanted()), tmp_path / "pools/a/token"
     async with running(source, tmp_path):
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
         first = token.read_text()
     source.told = {}
     async with running(source, tmp_path):
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
         assert token.read_text() == first == source.good["a"]
         pid = source.pid("a")
         source.good["a"] = "revoked"
         source.want(wanted())
-        await eventually(lambda: token.read_text() not in {first, "revoked"})
+        await until(lambda: token.read_text() not in {first, "revoked"})
         assert (token.read_text(), source.pid("a")) == (source.good["a"], pid)
 
 
 async def test_a_pool_that_comes_back_at_once_has_its_token_again(tmp_path: Path) -> None:
     source, token = Source(wanted()), tmp_path / "pools/a/token"
     async with running(source, tmp_path):
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
         first = source.pid("a")
         source.want()
         await asyncio.sleep(0.05)
         source.want(wanted())
-        await eventually(lambda: source.pid("a") not in {None, first})
+        await until(lambda: source.pid("a") not in {None, first})
         assert token.read_text() == source.good["a"]
 
 
 async def test_while_nobody_hands_out_tokens_new_pools_wait_and_others_change_and_go(tmp_path: Path) -> None:
     source = Source(wanted("a"), wanted("b"))
     async with running(source, tmp_path) as said:
-        await eventually(lambda: source.pid("a") is not None and source.pid("b") is not None)
+        await until(lambda: source.pid("a") is not None and source.pid("b") is not None)
         source.hands_out = False
         source.want(wanted("b"), wanted("c"))
-        await eventually(lambda: "a" not in source.told and "c" in source.told)
-        await eventually(lambda: source.told["c"]["state"] == "failed")
+        await until(lambda: "a" not in source.told and "c" in source.told)
+        await until(lambda: source.told["c"]["state"] == "failed")
         (problem,) = source.told["c"]["problems"]
         assert problem == "there is no token for its picker yet; the database has to be asked for one"
         # The round that finds it out may have begun before the pool that goes was gone.
         assert re.match(r"no token for anybody; going on with [23] pools$", said[0])
         source.hands_out = True
-        await eventually(lambda: source.pid("c") is not None)
+        await until(lambda: source.pid("c") is not None)
         assert said[-1] == "the database answers again"
 
 
@@ -237,7 +232,7 @@ async def test_files_of_earlier_versions_do_not_stay(tmp_path: Path) -> None:
     (folder / "ports.json").write_text('{"grpc": 0, "health": 0, "metrics": 0}')
     source = Source(wanted())
     async with running(source, tmp_path):
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
         assert sorted(path.name for path in folder.iterdir()) == [
             *("endpoints.yaml", "logs", "ports.json", "token")
         ]
@@ -247,7 +242,7 @@ async def test_pools_that_went_away_while_nobody_looked_leave_no_files(tmp_path:
     (tmp_path / "pools/old/logs").mkdir(parents=True)
     source = Source(wanted())
     async with running(source, tmp_path):
-        await eventually(lambda: source.pid("a") is not None)
+        await until(lambda: source.pid("a") is not None)
     assert [path.name for path in (tmp_path / "pools").iterdir()] == ["a"]
 
 
@@ -270,11 +265,11 @@ async def test_a_port_that_is_taken_is_told_and_used_once_it_is_free(tmp_path: P
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with one_pool(wanted(grpc=port), tmp_path / "a") as (pool, said):
-            await eventually(lambda: pool.report(Probe())["state"] == "failed")
+            await until(lambda: pool.report(Probe())["state"] == "failed")
             problem = f"driver.ports.grpc: port {port} is in use; configure another, or 0 for a free one"
             assert pool.report(Probe())["problems"] == [problem]
             taken.close()
-            await eventually(lambda: pool.report(Probe())["state"] == "starting" and bool(pool.metrics_port))
+            await until(lambda: pool.report(Probe())["state"] == "starting" and bool(pool.metrics_port))
             report = pool.report(Probe(is_ready=True))
             assert (report["state"], report["ports"]["grpc"], report["problems"]) == ("ready", port, [])
             assert said == [f"a: {problem}"]
@@ -287,17 +282,17 @@ async def test_other_ports_mean_another_process_and_other_endpoints_do_not(tmp_p
             picker = pool.report(Probe())["picker"]
             return None if picker is None else picker["pid"]
 
-        await eventually(lambda: pid() is not None)
+        await until(lambda: pid() is not None)
         first = pid()
         other = msgspec.structs.replace(wanted(), endpoints=[{"name": "e", "address": "10.0.0.1"}])
         pool.want(other, "pmt_other")
-        await eventually(lambda: "10.0.0.1" in (tmp_path / "a/endpoints.yaml").read_text())
-        await eventually(lambda: (tmp_path / "a/token").read_text() == "pmt_other")
+        await until(lambda: "10.0.0.1" in (tmp_path / "a/endpoints.yaml").read_text())
+        await until(lambda: (tmp_path / "a/token").read_text() == "pmt_other")
         assert pid() == first
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         pool.want(wanted(grpc=port), "")
-        await eventually(lambda: pid() not in {None, first})
+        await until(lambda: pid() not in {None, first})
         assert pool.report(Probe())["ports"]["grpc"] == port
 
 
@@ -307,15 +302,15 @@ async def test_the_endpoints_file_is_written_only_when_it_says_something_new(
     pool = msgspec.structs.replace(wanted(), endpoints=ENDPOINTS["spec"]["endpoints"])
     file = tmp_path / "a/endpoints.yaml"
     async with one_pool(pool, tmp_path / "a") as (running_pool, _):
-        await eventually(lambda: running_pool.metrics_port is not None)
+        await until(lambda: running_pool.metrics_port is not None)
         found = read_endpoint_file(str(file)).endpoints(lambda _: ())
         assert found.problems == []
         assert [spec.key for spec in found.endpoints] == ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.2:8001"]
         before = file.stat().st_ino
         running_pool.want(msgspec.structs.replace(pool, guarded=Guarded("chat", 2, 7)), "")
-        await eventually(lambda: running_pool.wanted is not None and running_pool.is_guarded)
+        await until(lambda: running_pool.wanted is not None and running_pool.is_guarded)
         running_pool.want(msgspec.structs.replace(pool, endpoints=[]), "")
-        await eventually(lambda: file.stat().st_ino != before)
+        await until(lambda: file.stat().st_ino != before)
         assert read_endpoint_file(str(file)).endpoints(lambda _: ()).endpoints == []
 
 
@@ -323,7 +318,7 @@ async def test_what_is_counted_is_told_while_the_guarded_revision_runs(tmp_path:
     guarded = Guarded("chat", 2, 7)
     pool = msgspec.structs.replace(wanted(), guarded=guarded)
     async with one_pool(pool, tmp_path / "a") as (running_pool, _):
-        await eventually(lambda: running_pool.metrics_port is not None)
+        await until(lambda: running_pool.metrics_port is not None)
 
         def told(running: str, requests: int, errors: int) -> tuple[Guarded, Counts] | None:
             return running_pool.observation(Probe(running=running, counts=Counts(requests, errors)))
@@ -343,7 +338,7 @@ async def test_a_picker_that_cannot_start_is_told_with_its_last_words(
     failing = [sys.executable, "-c", "print('first'); print('no such flag'); raise SystemExit(2)"]
     monkeypatch.setattr(commands, "picker", lambda *_, **__: failing)
     async with one_pool(wanted(), tmp_path / "a") as (pool, _):
-        await eventually(lambda: pool.report(Probe())["state"] == "down")
+        await until(lambda: pool.report(Probe())["state"] == "down")
         report = pool.report(Probe())
         assert report["picker"] | {"log": ""} == {
             "pid": None,

@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from controlplane.xds.nodes import SECRET
 from dataplane.processes.ports import LOOPBACK
-from tests.controlplane.gateways.test_processes import Plant, gateway, plant, pool, wait_until
+from tests.controlplane.gateways.test_processes import Plant, gateway, plant, pool
 from tests.support.certificates import Authority
+from tests.support.waiting import PATIENCE_S, wait_until
 
 __all__ = ["plant"]
 
@@ -70,7 +71,7 @@ class Client:
         return x509.load_der_x509_certificate(found).serial_number
 
     def ask(self) -> int:
-        connection = http.client.HTTPSConnection(LOOPBACK, self._port, timeout=20, context=self._tls)
+        connection = http.client.HTTPSConnection(LOOPBACK, self._port, timeout=PATIENCE_S, context=self._tls)
         try:
             body = json.dumps({"model": "llama", "prompt": "hello", "max_tokens": 1})
             connection.request("POST", "/v1/completions", body, {"content-type": "application/json"})

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +19,9 @@ import pytest
 from controlplane.xds.nodes import LISTENER
 from dataplane.processes.ports import LOOPBACK
 from tests.support.controlplane_command import Command, serving
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
-
-PATIENCE_S = 60.0
 
 
 def pool(name: str, *models: str) -> dict[str, Any]:
@@ -58,8 +56,7 @@ class Plant:
         self.folder, self.command = folder, command
         self.port, self.admin = command.ports(0, "listener"), command.ports(0, "admin")
         self.token = folder / "token"
-        command.says("controlplane", "user", "edge", "--role", "worker")
-        self.token.write_text(command.says("controlplane", "token", "edge", "envoy", "--gateway", "public"))
+        self.token.write_text(command.worker_token("edge", "envoy", gateway="public"))
         self.xds_port = str(command.ports(0, "xds"))
 
     @contextmanager
@@ -76,7 +73,7 @@ class Plant:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(60)
+                process.wait(PATIENCE_S)
             finally:
                 process.kill()
                 process.wait()
@@ -107,7 +104,7 @@ class Plant:
         if data is not None:
             headers["Content-Type"] = "application/json"
         request = urllib.request.Request(url, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return json.loads(answer.read() or b"null")
 
     def delete(self, path: str) -> None:
@@ -122,7 +119,7 @@ class Plant:
             headers={"content-type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
@@ -150,13 +147,6 @@ class Plant:
 
     def logs(self) -> str:
         return "\n".join(f"{log.name}:\n{log.read_text()[-3000:]}" for log in self.folder.rglob("*.log"))
-
-
-def wait_until(holds: Callable[[], bool], why: Callable[[], str]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < until, why()
-        time.sleep(0.1)
 
 
 @pytest.fixture

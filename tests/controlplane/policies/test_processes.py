@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from dataplane.headers import Headers
 from ipp.app import Processor
 from ipp.options import parse_args
 from tests.support.controlplane_command import Command
+from tests.support.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(110)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 FREE = (
     "--host=127.0.0.1",
@@ -60,12 +60,6 @@ def is_blocked(processor: Processor, text: str) -> bool:
     return False
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - another process changes it
-            await asyncio.sleep(0.05)
-
-
 async def test_a_processor_runs_what_the_control_plane_says_and_goes_on_without_it(tmp_path: Path) -> None:
     command = Command(tmp_path)
 
@@ -75,7 +69,7 @@ async def test_a_processor_runs_what_the_control_plane_says_and_goes_on_without_
     async def apply(*documents: dict[str, Any]) -> None:
         await says("apply", "-", text=yaml.safe_dump_all(documents))
 
-    await says("controlplane", "init")
+    await asyncio.to_thread(command.begins)
     await says("controlplane", "user", "edges", "--role", "worker")
     token = tmp_path / "token"
     token.write_text(await says("controlplane", "token", "edges", "edge", "--processor", "edge"))
@@ -109,7 +103,7 @@ async def test_a_processor_runs_what_the_control_plane_says_and_goes_on_without_
                     return found
 
                 refused: list[dict[str, Any]] = []
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(PATIENCE_S):
                     while not refused:
                         answers = (await worker())["answers"]
                         refused = [each for each in answers if each["outcome"] == "nack"]

@@ -14,7 +14,7 @@ from dataplane.telemetry.summary import FIELD, STREAM
 from tests.support.controlplane_command import Command, serving
 from tests.support.telemetry import summary
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 
 def test_a_program_watches_a_pool(tmp_path: Path, valkey: str) -> None:

@@ -14,7 +14,7 @@ from tests.controlplane.xds.test_processes import PATIENCE_S, Plant, plant
 from tests.support.black_box import Site
 from tests.support.controlplane import POOL, picker_config
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(110)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 __all__ = ["plant"]
 

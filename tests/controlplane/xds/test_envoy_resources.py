@@ -28,6 +28,7 @@ from controlplane.xds.envoy.resources import (
 from controlplane.xds.envoy.shapes import ListenerShape, PickerShape, PoolShape
 from controlplane.xds.nodes import CLUSTER, ENDPOINTS, LISTENER, ROUTES
 from tests.support.certificates import write_certificate
+from tests.support.waiting import PATIENCE_S
 
 LISTENING = ListenerShape(
     address="127.0.0.1",
@@ -80,7 +81,7 @@ def verdict(folder: Path, document: dict[str, Any]) -> tuple[int, str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     return done.returncode, done.stderr
 

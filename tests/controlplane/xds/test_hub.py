@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -27,6 +27,7 @@ from dataplane.xds.messages import (
     digest_of,
 )
 from tests.support.controlplane import VIEWER, WORKER
+from tests.support.waiting import PATIENCE_S, until
 
 KIND = POOL_OBJECTS
 
@@ -146,24 +147,18 @@ async def test_a_picker_that_wants_its_configuration_is_noted_once_the_database_
     assert (database.come, len(hub.snapshots(session))) == ([], 1)
     session.wake.clear()
     database.fails = False
-    await asyncio.wait_for(session.wake.wait(), 20)
+    await asyncio.wait_for(session.wake.wait(), PATIENCE_S)
     assert (database.come, len(hub.snapshots(session))) == (["w"], 2)
     hub.heard(session)
     hub.leave(session)
     assert hub.snapshots(session) == []
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - the hub's own rhythm is what is waited for
-            await asyncio.sleep(0.005)
-
-
 async def test_a_change_wakes_the_streams_of_its_pool_alone(hub: Hub, database: Database) -> None:
     one, other = await joined(hub, "a", "w1"), await joined(hub, "b", "w2")
     assert (taken(hub, one), taken(hub, other)) == (b"1", b"1")
     database.change(a=b"2")
-    await asyncio.wait_for(one.wake.wait(), 20)
+    await asyncio.wait_for(one.wake.wait(), PATIENCE_S)
     assert (taken(hub, one), other.wake.is_set(), taken(hub, other)) == (b"2", False, None)
 
 
@@ -185,7 +180,7 @@ async def test_a_database_that_fails_takes_nothing_away_and_loses_no_answer(
     await asyncio.sleep(0.05)
     assert (database.said, session.ended) == ([], "")
     database.fails = False
-    await asyncio.wait_for(session.wake.wait(), 20)
+    await asyncio.wait_for(session.wake.wait(), PATIENCE_S)
     assert taken(hub, session) == b"2"
     await until(lambda: len(database.said) == 2)
     assert [answer.version.number for _, answer in database.said] == [1, 2]

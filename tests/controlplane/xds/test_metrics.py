@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from controlplane.xds.nodes import NodeKind
 from controlplane.xds.subscriptions import Answer, Subscriptions
 from dataplane.xds.messages import POOL_OBJECTS, Node, Refusal, Request, Version
 from tests.support.controlplane import WORKER
+from tests.support.waiting import until
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/control-plane-metrics.md"
 
@@ -91,11 +91,6 @@ async def test_it_is_ready_while_the_database_answers(monkeypatch: pytest.Monkey
     hub = Hub()
     assert hub.not_ready() == "the database has not been read yet"
     task = asyncio.create_task(hub.run())
-
-    async def until(holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not holds():  # noqa: ASYNC110 - the hub's own rhythm is what is waited for
-                await asyncio.sleep(0.005)
 
     await until(lambda: hub.not_ready() == "the database fails")
     assert shown(hub.metrics)["pointsman_xds_database_failures_total"] >= 1

@@ -17,6 +17,7 @@ from tests.dataplane.extproc.vectors.envoy import (
     running_upstream,
 )
 from tests.support.exchanges import RecordingExchange
+from tests.support.waiting import PATIENCE_S
 
 MIB = 1024 * 1024
 DECISION = Proceed(
@@ -47,7 +48,7 @@ class Gateway:
     async def ending(self) -> Ending:
         """How the one exchange that was made has ended."""
         (made,) = self.made
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not made.endings:  # noqa: ASYNC110 - the exchange has no event for it
                 await asyncio.sleep(0.005)
         return made.endings[0]
@@ -74,7 +75,7 @@ async def gateway(folder) -> AsyncIterator[Gateway]:
         async with running_upstream() as (upstream, port), running_envoy(folder, server.port, port) as envoy:
             built = Gateway(envoy, upstream, made)
             yield built
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while processor.inflight:  # noqa: ASYNC110 - the server has no event for it
                     await asyncio.sleep(0.005)
             assert processor.budget.used_bytes == 0

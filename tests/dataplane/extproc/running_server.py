@@ -13,6 +13,7 @@ import uvloop
 from dataplane.extproc.health import HealthState
 from dataplane.extproc.http2 import Services, StreamWriter
 from dataplane.extproc.server import ExtProcServer, ServerOptions
+from tests.support.waiting import PATIENCE_S
 
 PATH = b"/test.Service/Stream"
 
@@ -43,7 +44,7 @@ class Running:
         """Address for a client."""
         return f"127.0.0.1:{self.server.port}"
 
-    def call(self, coroutine: Coroutine[Any, Any, Any], timeout: float = 20) -> Any:
+    def call(self, coroutine: Coroutine[Any, Any, Any], timeout: float = PATIENCE_S) -> Any:
         """Run a coroutine on the server's loop and wait for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
 
@@ -116,13 +117,13 @@ class EchoService:
 
     def next_event(self) -> str:
         """Name of the next event; waits for it."""
-        return str(self.events.get(timeout=20)[0])
+        return str(self.events.get(timeout=PATIENCE_S)[0])
 
 
 def connect(target: str) -> socket.socket:
     """A plain connection to ``host:port``."""
     host, _, port = target.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def read_until_closed(connection: socket.socket) -> bytes:

@@ -20,6 +20,7 @@ from dataplane.extproc.health import (
 )
 from dataplane.extproc.server import ServerOptions
 from tests.dataplane.extproc.running_server import EchoService, Running, running
+from tests.support.waiting import PATIENCE_S
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -117,7 +118,7 @@ def channel(server: Running) -> Iterator[grpc.Channel]:
 
 
 def check(stub: Any, service: str) -> int:
-    return stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=20).status
+    return stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE_S).status
 
 
 def test_check_follows_the_state(server: Running, channel: grpc.Channel, state: HealthState):
@@ -143,14 +144,14 @@ def test_check_of_an_unknown_name_is_not_found_and_lists_the_known_ones(channel:
 
 def test_list_gives_every_name(server: Running, channel: grpc.Channel, state: HealthState):
     stub = health_pb2_grpc.HealthStub(channel)
-    answer = stub.List(health_pb2.HealthListRequest(), timeout=20)
+    answer = stub.List(health_pb2.HealthListRequest(), timeout=PATIENCE_S)
     statuses = {name: value.status for name, value in answer.statuses.items()}
     assert statuses == {"liveness": SERVING, **dict.fromkeys(READY_NAMES, NOT_SERVING)}
 
 
 def test_watch_sends_the_status_and_every_change(server: Running, channel: grpc.Channel, state: HealthState):
     stub = health_pb2_grpc.HealthStub(channel)
-    watch = stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), timeout=20)
+    watch = stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), timeout=PATIENCE_S)
     assert next(watch).status == NOT_SERVING
     server.run(state.set, "pool", True)
     assert next(watch).status == SERVING
@@ -164,7 +165,7 @@ def test_watch_of_an_unknown_name_says_so_and_stays(
     server: Running, channel: grpc.Channel, state: HealthState
 ):
     stub = health_pb2_grpc.HealthStub(channel)
-    watch = stub.Watch(health_pb2.HealthCheckRequest(service="other"), timeout=20)
+    watch = stub.Watch(health_pb2.HealthCheckRequest(service="other"), timeout=PATIENCE_S)
     assert next(watch).status == SERVICE_UNKNOWN
     server.run(state.set, "pool", True)
     assert watch.is_active()
@@ -173,7 +174,7 @@ def test_watch_of_an_unknown_name_says_so_and_stays(
 
 def test_watch_that_is_cancelled_listens_no_more(server: Running, channel: grpc.Channel, state: HealthState):
     stub = health_pb2_grpc.HealthStub(channel)
-    watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=20)
+    watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
     assert next(watch).status == NOT_SERVING
     assert server.run(lambda: len(state._listeners)) == 1
     watch.cancel()
@@ -196,7 +197,7 @@ def test_watch_that_is_cancelled_listens_no_more(server: Running, channel: grpc.
 def test_requests_that_are_not_understood(
     channel: grpc.Channel, method: str, requests: list[bytes], reason: str
 ):
-    call = channel.stream_stream(f"/grpc.health.v1.Health/{method}")(iter(requests), timeout=20)
+    call = channel.stream_stream(f"/grpc.health.v1.Health/{method}")(iter(requests), timeout=PATIENCE_S)
     with pytest.raises(grpc.RpcError) as caught:
         list(call)
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, reason)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.dataplane.extproc.gateway import gateway
 from tests.dataplane.extproc.vectors.envoy import ENVOY, LISTENERS, REQUESTS
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.integration,
@@ -40,7 +41,7 @@ async def test_trailers_carry_it_when_they_bring_the_end(tmp_path):
 
 async def logged(edge, count: int) -> list[str]:
     """The costs in Envoy's access log, as soon as there are so many."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             log = edge.envoy.access_log
             lines = (await asyncio.to_thread(log.read_text)).splitlines() if log.exists() else []

@@ -19,6 +19,7 @@ from tests.dataplane.extproc.running_server import (
     read_until_closed,
     running,
 )
+from tests.support.waiting import PATIENCE_S
 
 METHOD = PATH.decode()
 GREETING = PREFACE + settings()
@@ -31,12 +32,12 @@ class Conversation:
     def __init__(self, target: str) -> None:
         self.channel = grpc.insecure_channel(target)
         self._end = threading.Event()
-        self.call = self.channel.stream_stream(METHOD)(self._requests(), timeout=30)
+        self.call = self.channel.stream_stream(METHOD)(self._requests(), timeout=PATIENCE_S)
         assert next(self.call) == b"hello"
 
     def _requests(self) -> Iterator[bytes]:
         yield b"hello"
-        self._end.wait(30)
+        self._end.wait(PATIENCE_S)
         yield b"bye"
 
     def end(self) -> list[bytes]:
@@ -92,7 +93,7 @@ def test_drain_ends_what_does_not_finish_in_time(echo: EchoService):
 def test_drain_of_idle_connections_does_not_wait(echo: EchoService):
     with running(LOCAL, echo.services) as server:
         with grpc.insecure_channel(server.target) as channel:
-            assert list(channel.stream_stream(METHOD)(iter([b"x"]), timeout=20)) == [b"x"]
+            assert list(channel.stream_stream(METHOD)(iter([b"x"]), timeout=PATIENCE_S)) == [b"x"]
             silent = connect(server.target)
             start_drain(server, 30).result(20)
             assert read_until_closed(silent) == b""
@@ -104,7 +105,7 @@ def test_health_watch_does_not_hold_a_drain_up():
     state = HealthState()
     services = HealthService(state).services()
     with running(LOCAL, services, health=state) as server, grpc.insecure_channel(server.target) as channel:
-        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=30)
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=PATIENCE_S)
         assert next(watch) == b"\x08\x01"
         drain = start_drain(server, 30)
         assert next(watch) == b"\x08\x02"

@@ -13,6 +13,7 @@ from dataplane.extproc.http2 import Limits
 from dataplane.extproc.server import ServerOptions
 from dataplane.server_tls import TlsOptions
 from tests.dataplane.extproc.running_server import PATH, EchoService, Running, running
+from tests.support.waiting import PATIENCE_S
 
 METHOD = PATH.decode()
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -62,7 +63,7 @@ def test_blocking_client_streams_both_ways(transport: tuple[str, Any], echo: Ech
     with channel_to(*transport) as channel:
         call = channel.stream_stream(METHOD)
         sent = [b"", b"x", b"y" * 70_000, b"z" * (3 * MEBIBYTE)]
-        assert list(call(iter(sent), timeout=20)) == sent
+        assert list(call(iter(sent), timeout=PATIENCE_S)) == sent
     assert [echo.next_event() for _ in range(2)] == ["open", "half_close"]
 
 
@@ -74,7 +75,7 @@ async def test_asyncio_client_converses(transport: tuple[str, Any]):
         else grpc.aio.secure_channel(target, credentials)
     )
     async with channel:
-        call = channel.stream_stream(METHOD)(timeout=20)
+        call = channel.stream_stream(METHOD)(timeout=PATIENCE_S)
         for number in range(20):
             await call.write(str(number).encode())
             assert await call.read() == str(number).encode()
@@ -85,7 +86,7 @@ async def test_asyncio_client_converses(transport: tuple[str, Any]):
 
 async def test_many_streams_share_a_connection(server: Running):
     async with grpc.aio.insecure_channel(server.target) as channel:
-        calls = [channel.stream_stream(METHOD)(timeout=20) for _ in range(60)]
+        calls = [channel.stream_stream(METHOD)(timeout=PATIENCE_S) for _ in range(60)]
         for turn in range(10):
             for number, call in enumerate(calls):
                 await call.write(b"%d %d" % (turn, number))
@@ -101,9 +102,9 @@ def test_ten_mebibytes_pass_through_small_windows(server: Running):
     options = [*UNLIMITED, ("grpc.http2.lookahead_bytes", 4096), ("grpc.http2.bdp_probe", 0)]
     with channel_to(server.target, options=options) as channel:
         body = bytes(range(256)) * (10 * 4096)
-        (answer,) = channel.stream_stream(METHOD)(iter([body]), timeout=60)
+        (answer,) = channel.stream_stream(METHOD)(iter([body]), timeout=PATIENCE_S)
         assert answer == body
-        (answer,) = channel.stream_stream(METHOD)(iter([b"big 10485760"]), timeout=60)
+        (answer,) = channel.stream_stream(METHOD)(iter([b"big 10485760"]), timeout=PATIENCE_S)
         assert answer == bytes(10 * MEBIBYTE)
     assert server.server.metrics.floods == {}
 
@@ -111,13 +112,13 @@ def test_ten_mebibytes_pass_through_small_windows(server: Running):
 def test_gzip_from_the_client_is_understood(server: Running):
     with channel_to(server.target, compression=grpc.Compression.Gzip) as channel:
         sent = [b"a" * 10_000, b"b"]
-        assert list(channel.stream_stream(METHOD)(iter(sent), timeout=20)) == sent
+        assert list(channel.stream_stream(METHOD)(iter(sent), timeout=PATIENCE_S)) == sent
 
 
 def test_metadata_reaches_the_handler(server: Running):
     with channel_to(server.target) as channel:
         call = channel.stream_stream(METHOD)
-        answer = list(call(iter([b"header x-tenant"]), metadata=[("x-tenant", "blue")], timeout=20))
+        answer = list(call(iter([b"header x-tenant"]), metadata=[("x-tenant", "blue")], timeout=PATIENCE_S))
         assert answer == [b"blue"]
 
 
@@ -130,25 +131,25 @@ def failure(call: Any) -> tuple[grpc.StatusCode, str]:
 def test_failures_reach_the_client_with_their_status(server: Running):
     with channel_to(server.target) as channel:
         call = channel.stream_stream(METHOD)
-        assert failure(call(iter([b"a", b"fail"]), timeout=20)) == (
+        assert failure(call(iter([b"a", b"fail"]), timeout=PATIENCE_S)) == (
             grpc.StatusCode.INTERNAL,
             "internal error",
         )
-        assert failure(call(iter([b"finish"]), timeout=20)) == (
+        assert failure(call(iter([b"finish"]), timeout=PATIENCE_S)) == (
             grpc.StatusCode.FAILED_PRECONDITION,
             "as asked: äöü %",
         )
         unknown = channel.stream_stream("/test.Service/Other")
-        assert failure(unknown(iter([b"x"]), timeout=20)) == (
+        assert failure(unknown(iter([b"x"]), timeout=PATIENCE_S)) == (
             grpc.StatusCode.UNIMPLEMENTED,
             "'/test.Service/Other' is not served here",
         )
         too_large = bytes(12 * MEBIBYTE + 1)
-        assert failure(call(iter([too_large]), timeout=20)) == (
+        assert failure(call(iter([too_large]), timeout=PATIENCE_S)) == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
             "message of 12582913 bytes is larger than 12582912",
         )
-        assert list(call(iter([b"still fine"]), timeout=20)) == [b"still fine"]
+        assert list(call(iter([b"still fine"]), timeout=PATIENCE_S)) == [b"still fine"]
 
 
 def test_client_that_cancels_is_heard_once(server: Running, echo: EchoService):
@@ -157,7 +158,7 @@ def test_client_that_cancels_is_heard_once(server: Running, echo: EchoService):
 
         def requests() -> Iterator[bytes]:
             yield b"hello"
-            release.wait(20)
+            release.wait(PATIENCE_S)
 
         call = channel.stream_stream(METHOD)(requests())
         assert next(call) == b"hello"
@@ -173,7 +174,7 @@ def test_deadline_of_the_client_ends_the_stream_on_both_sides(server: Running, e
 
         def requests() -> Iterator[bytes]:
             yield b"silent"
-            release.wait(20)
+            release.wait(PATIENCE_S)
 
         call = channel.stream_stream(METHOD)(requests(), timeout=0.2)
         assert failure(call)[0] is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -187,7 +188,7 @@ def test_lost_connection_cancels_the_stream(server: Running, echo: EchoService):
 
     def requests() -> Iterator[bytes]:
         yield b"hello"
-        release.wait(20)
+        release.wait(PATIENCE_S)
 
     call = channel.stream_stream(METHOD)(requests())
     assert next(call) == b"hello"

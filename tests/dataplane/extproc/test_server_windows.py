@@ -1,8 +1,6 @@
 """Large messages over a real socket: through small windows, and to a client that is slow to read."""
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import h2.config
 import h2.connection
@@ -27,6 +25,7 @@ from tests.dataplane.extproc.http2_client import (
     window_update,
 )
 from tests.dataplane.extproc.running_server import EchoService, Running, connect, running
+from tests.support.waiting import wait_until
 
 WINDOW = 4096
 SIZE = 10 * 1024 * 1024
@@ -71,8 +70,8 @@ def test_client_that_is_slow_to_read_is_waited_for(server: Running):
         wide = settings((4, 0x7FFF_FFFF)) + window_update(0, 0x7FFF_FFFF - 65_535)
         asked = b"".join(frame(DATA, 0, 1, message(b"big %d" % SIZE)) for _ in range(3))
         raw.sendall(PREFACE + wide + frame(SETTINGS, ACK) + request(1) + asked)
-        (connection,) = wait_for(lambda: server.server._connections)
-        wait_for(lambda: server.run(lambda: connection.queued))
+        (connection,) = wait_until(lambda: server.server._connections)
+        wait_until(lambda: server.run(lambda: connection.queued))
         assert server.run(lambda: connection.queued) > SIZE
         assert server.run(connection.transport.get_write_buffer_size) < 1024 * 1024
 
@@ -96,12 +95,3 @@ def test_stop_cuts_a_client_that_does_not_read(server: Running, monkeypatch: pyt
         server.call(server.server.stop())
         assert server.server.connections == 0
         assert server.server.metrics.buffered_bytes == 0
-
-
-def wait_for(function: Callable[[], Any]) -> Any:
-    """The first true result."""
-    deadline = time.monotonic() + 20
-    while not (result := function()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return result

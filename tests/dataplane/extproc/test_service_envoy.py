@@ -16,6 +16,7 @@ from tests.dataplane.extproc.vectors.envoy import (
     post,
     post_chunked,
 )
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.integration,
@@ -140,7 +141,7 @@ async def test_decision_can_come_late(tmp_path):
     async with gateway(tmp_path) as edge:
         for listener in LISTENERS:
             sending = asyncio.create_task(edge.send(listener, REQUESTS["body"], decision=None))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while not (edge.made and edge.made[0].requests):  # noqa: ASYNC110 - no event for it
                     await asyncio.sleep(0.005)
             await asyncio.sleep(0.02)
@@ -173,7 +174,7 @@ async def test_client_that_leaves_ends_the_exchange(tmp_path):
             edge.settings = {"decision": DECISION, "response": ANSWER}
             _, writer = await asyncio.open_connection("127.0.0.1", edge.envoy.ports[listener])
             writer.write(head + b"\r\n\r\nonly a part")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while not edge.made:  # noqa: ASYNC110 - no event for it
                     await asyncio.sleep(0.005)
             writer.close()
@@ -191,7 +192,7 @@ async def test_broken_upstream_and_client_that_leaves_cannot_be_told_apart(tmp_p
             edge.made.clear()
             reader, writer = await asyncio.open_connection("127.0.0.1", edge.envoy.ports[listener])
             writer.write(post(path, b"{}"))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 await reader.readuntil(b"abc")
                 if path == "/broken":
                     edge.upstream.may_break.set()

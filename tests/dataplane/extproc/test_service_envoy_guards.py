@@ -9,6 +9,7 @@ from dataplane.extproc.events import EndBody, Proceed, Reject
 from dataplane.extproc.exchange import Ending
 from tests.dataplane.extproc.gateway import gateway
 from tests.dataplane.extproc.vectors.envoy import ENVOY, Message, post, post_chunked, read_message
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.integration,
@@ -64,7 +65,7 @@ async def test_stream_that_is_cut_ends_regularly_with_what_the_guard_says(tmp_pa
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.envoy.ports["full duplex"])
         try:
             writer.write(request)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 answer: Message = await read_message(reader)
             events = [b'data: {"n":%d}\n\n' % number for number in range(3)]
             assert answer.body == b"".join(events) + LAST

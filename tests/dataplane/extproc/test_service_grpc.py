@@ -20,6 +20,7 @@ from dataplane.extproc.server import ExtProcServer, ServerOptions
 from dataplane.extproc.service import PROCESS_METHOD, ExternalProcessor, ProcessorLimits
 from tests.support.clock import ManualClock
 from tests.support.exchanges import REFUSE, ROUTE, DrivenSession, RecordingExchange
+from tests.support.waiting import PATIENCE_S
 
 RECORDING = Path(__file__).with_name("vectors") / "envoy_messages.json"
 STREAMS = {
@@ -53,7 +54,7 @@ class Peer:
 
     async def settled(self) -> None:
         """Until the server knows of the end of all streams."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while self.processor.inflight:  # noqa: ASYNC110 - the server has no event for it
                 await asyncio.sleep(0.005)
 
@@ -150,7 +151,7 @@ REQUEST = STREAMS["full duplex: no body"][0]
 
 
 async def asked(exchange: RecordingExchange) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not exchange.requests:  # noqa: ASYNC110 - the exchange has no event for it
             await asyncio.sleep(0.005)
 

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dataplane.processes import child as child_module
 from dataplane.processes.child import Child, StartError
+from tests.support.waiting import until
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 
@@ -23,16 +23,10 @@ def hasty(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(child_module, "STOP_GRACE_S", 0.3)
 
 
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; the test's timeout is the limit."""
-    while not holds():  # noqa: ASYNC110  # what is waited for happens in other processes
-        await asyncio.sleep(0.01)
-
-
 async def test_output_goes_to_the_log_of_the_child(tmp_path: Path):
     child = Child("part", SLEEPER, tmp_path, print)
     await child.start()
-    await eventually(lambda: child.tail() == "up")
+    await until(lambda: child.tail() == "up")
     assert (tmp_path / "part.log").read_text() == "up\n"
     await child.stop()
 
@@ -45,7 +39,7 @@ async def test_dead_child_is_started_again_and_that_is_said(tmp_path: Path):
     first = child.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    await eventually(lambda: child.restarts == 1 and child.pid not in {None, first})
+    await until(lambda: child.restarts == 1 and child.pid not in {None, first})
     assert said == [f"part was killed by SIGKILL; starting it again in 0.01 s (log: {tmp_path / 'part.log'})"]
     await child.stop()
 
@@ -55,7 +49,7 @@ async def test_delay_doubles_while_the_child_keeps_dying(tmp_path: Path):
     child = Child("part", [sys.executable, "-c", "raise SystemExit(3)"], tmp_path, said.append)
     child.is_ready = True
     await child.start()
-    await eventually(lambda: child.restarts == 3)
+    await until(lambda: child.restarts == 3)
     await child.stop()
     delays = [line.partition(" again in ")[2].partition(" s ")[0] for line in said]
     assert delays[:3] == ["0.01", "0.02", "0.04"]
@@ -86,11 +80,11 @@ async def test_stop_ends_the_whole_group_and_starts_nothing_again(tmp_path: Path
     child = Child("part", shell, tmp_path, print)
     await child.start()
     child.is_ready = True
-    await eventually(lambda: child.tail().isdigit())
+    await until(lambda: child.tail().isdigit())
     grandchild = int(child.tail())
     await child.stop()
     await child.stop()
-    await eventually(lambda: not is_running(grandchild))
+    await until(lambda: not is_running(grandchild))
     assert (child.pid, child.restarts) == (None, 0)
 
 
@@ -99,7 +93,7 @@ async def test_child_that_ignores_sigterm_is_killed(tmp_path: Path):
     code = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER[-1]}"
     child = Child("part", [sys.executable, "-c", code], tmp_path, said.append)
     await child.start()
-    await eventually(lambda: child.tail() == "up")
+    await until(lambda: child.tail() == "up")
     pid = child.pid
     assert pid is not None
     await child.stop()
@@ -123,7 +117,7 @@ asyncio.run(main())
         pid = int(parent.stdout.readline())
         assert is_running(pid)
         parent.kill()
-    asyncio.run(eventually(lambda: not is_running(pid)))
+    asyncio.run(until(lambda: not is_running(pid)))
 
 
 def is_running(pid: int) -> bool:

@@ -15,6 +15,7 @@ from dataplane.usage.record import FIELD, STREAM
 from dataplane.usage.shipper import DeliveryError, Shipper
 from dataplane.usage.stream import UsageStream
 from tests.support.usage import usage_record
+from tests.support.waiting import PATIENCE_S
 
 
 class Shelf:
@@ -99,6 +100,6 @@ async def test_without_a_server_nothing_is_lost(journal: Journal) -> None:
     journal.append(usage_record(1))
     assert not await shipper.ship()
     assert journal.pending_bytes > 0
-    await asyncio.wait_for(shipper.stop(), 10)
+    await asyncio.wait_for(shipper.stop(), PATIENCE_S)
     await client.aclose()
     journal.close()

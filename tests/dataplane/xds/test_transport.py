@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from tests.support.waiting import PATIENCE_S
+
 CHILDREN = 60
 
 PROGRAM = f"""
@@ -45,7 +47,7 @@ def test_a_process_with_a_stream_starts_others_and_none_of_them_crashes() -> Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
         env=environment,
     )
     assert (done.stdout, done.returncode) == (f"{{0: {CHILDREN}}}\n", 0), done.stderr

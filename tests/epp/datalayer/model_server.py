@@ -139,10 +139,3 @@ class Fleet:
     def scrapes(self, endpoint: Endpoint) -> int:
         """Number of the scrape the endpoint's columns come from."""
         return int(self.table.applied[endpoint.slot])
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return as soon as the condition holds; fail when it does not within ten seconds."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  # conditions are states of many objects, none has an event
-            await asyncio.sleep(0.002)

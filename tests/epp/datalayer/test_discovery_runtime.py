@@ -13,7 +13,7 @@ from epp.datalayer import discovery_runtime
 from epp.datalayer.discovery_runtime import MAX_LOGGED, MAX_PROBLEMS, DiscoveryRuntime
 from epp.interfaces.data_layer import DiscoveredSet
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
-from tests.epp.datalayer.model_server import until
+from tests.support.waiting import until
 
 
 def spec(name: str, last: int, **labels: str) -> EndpointSpec:

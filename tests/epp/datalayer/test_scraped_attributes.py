@@ -14,7 +14,8 @@ from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.plugins.extractors.core_metrics import CoreMetricsExtractor, CoreMetricsExtractorParams
 from epp.plugins.sources.model_server_metrics import ModelServerMetricsParams, ModelServerMetricsSource
-from tests.epp.datalayer.model_server import ModelServer, answer, page, until
+from tests.epp.datalayer.model_server import ModelServer, answer, page
+from tests.support.waiting import until
 
 HEAT = DataKey[float]("Heat", "thermometer")
 

@@ -13,7 +13,8 @@ from epp.datalayer import target
 from epp.datalayer.http_response import MAX_HEADER_BYTES
 from epp.datalayer.scraper import Scraper
 from epp.interfaces.endpoint import EndpointSpec, EndpointTable
-from tests.epp.datalayer.model_server import CountedErrors, Fleet, answer, page, until
+from tests.epp.datalayer.model_server import CountedErrors, Fleet, answer, page
+from tests.support.waiting import until
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.datalayer.wheel import HANDFUL, MAX_SLICES, Slices, Wheel
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(("interval_s", "slices"), [(0.05, 10), (0.001, 1), (0.1, 20), (5.0, MAX_SLICES)])
@@ -77,7 +78,7 @@ async def test_wheel_serves_items_until_they_leave():
     wheel.add("a")
     wheel.start()
     wheel.add("b")
-    await asyncio.wait_for(enough.wait(), 10)
+    await asyncio.wait_for(enough.wait(), PATIENCE_S)
     wheel.stop()
     assert served.count("a") == 3
 
@@ -109,6 +110,6 @@ async def test_a_newcomer_does_not_wait_for_its_slice():
     wheel.start()
     for item in range(10, 21):
         wheel.add(item)
-    await asyncio.wait_for(everybody.wait(), 10)
+    await asyncio.wait_for(everybody.wait(), PATIENCE_S)
     wheel.stop()
     assert served == [item for item in range(21) if item != 4]

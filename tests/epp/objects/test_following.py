@@ -17,8 +17,8 @@ from epp.objects.files import ObjectFiles, Reading
 from epp.objects.following import ObjectFollower
 from epp.objects.keeping import MAX_LOGGED, MAX_SAID
 from epp.objects.snapshot import NO_OBJECTS, ObjectHolder
-from tests.epp.datalayer.model_server import until
 from tests.epp.objects.test_files import objective
+from tests.support.waiting import until
 
 REWRITE = """---
 apiVersion: llm-d.ai/v1alpha2

@@ -24,8 +24,9 @@ from tests.support.black_box import (
     set_headers,
 )
 from tests.support.collector import Collector
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 CALLER = f"00-{TRACE_ID}-b7ad6b7169203331-01"
@@ -70,13 +71,13 @@ async def ask(port: int) -> pb.ProcessingResponse:
             request_serializer=pb.ProcessingRequest.SerializeToString,
             response_deserializer=pb.ProcessingResponse.FromString,
         )
-        answers = [answer async for answer in call(iter(messages), timeout=20)]
+        answers = [answer async for answer in call(iter(messages), timeout=PATIENCE_S)]
         return answers[0]
 
 
 async def until_exposed(port: int, line: str) -> None:
     """Until the metrics page of a process has this line."""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(30):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_S):
         while True:
             async with session.get(f"http://127.0.0.1:{port}/metrics") as page:
                 if line in (await page.text()).splitlines():

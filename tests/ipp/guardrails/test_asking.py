@@ -16,6 +16,7 @@ from ipp.guardrails import asking as module
 from ipp.guardrails.asking import FAILURES_TO_OPEN, MAX_WAITING, REST_S, Asking, Breaker, UnansweredError, ask
 from ipp.guardrails.engine import RuleAtWork
 from tests.support.guardrail_policies import at_work, policy
+from tests.support.waiting import PATIENCE_S
 
 BODY = b'{"messages":[{"role":"user","content":"hello a@b"},{"role":"user","content":""}]}'
 
@@ -134,7 +135,7 @@ async def test_a_webhook_that_hangs_is_not_waited_for_beyond_its_deadline():
         await asyncio.sleep(60)
 
     async with server(hang) as (url, questions), asker() as asking:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             outcome = await asked(webhook(asking, url, timeout="50ms"))
         assert (len(questions), outcome.code) == (1, "guardrail_unavailable")
 
@@ -237,7 +238,7 @@ async def answered(rule, body, told=None):
         guard.feed(body[9:], True)
     found = asyncio.get_running_loop().create_future()
     raised.value.start(found.set_result)
-    return await asyncio.wait_for(found, 30)
+    return await asyncio.wait_for(found, PATIENCE_S)
 
 
 ANSWER = json.dumps(

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import PATIENCE_S
+
 ENVOY = Path(sys.executable).with_name("envoy")
 TYPE = "type.googleapis.com/envoy.extensions."
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ class Envoy:
     def stop(self) -> None:
         """End the process."""
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
 
 @asynccontextmanager
@@ -254,7 +256,7 @@ async def exchange(port: int, request: bytes) -> Message:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     try:
         writer.write(request)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             return await read_message(reader)
     finally:
         writer.close()

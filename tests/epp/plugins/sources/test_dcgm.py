@@ -8,8 +8,9 @@ from epp.datalayer.scraper import Scraper
 from epp.interfaces.data_layer import DataSource
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.plugins.sources.dcgm import NODE_ADDRESS, DcgmSource
-from tests.epp.datalayer.model_server import CountedErrors, until
+from tests.epp.datalayer.model_server import CountedErrors
 from tests.support.pool import make_plugin
+from tests.support.waiting import until
 
 
 def endpoint(**annotations: str) -> Endpoint:

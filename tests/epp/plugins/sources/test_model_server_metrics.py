@@ -14,8 +14,9 @@ from epp.interfaces.data_layer import CertificateFollower, DataSource
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.plugins.sources.model_server_metrics import ModelServerMetricsParams, ModelServerMetricsSource
-from tests.epp.datalayer.model_server import Fleet, answer, page, until
+from tests.epp.datalayer.model_server import Fleet, answer, page
 from tests.support.certificates import write_certificate
+from tests.support.waiting import until
 
 
 def source(**params: object) -> ModelServerMetricsSource:

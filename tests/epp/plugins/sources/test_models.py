@@ -8,8 +8,9 @@ from epp.interfaces.endpoint import EndpointSpec, EndpointTable
 from epp.interfaces.handle import Handle
 from epp.plugins.extractors.models import ModelsExtractor
 from epp.plugins.sources.models import ModelsSource
-from tests.epp.datalayer.model_server import ModelServer, answer, until
+from tests.epp.datalayer.model_server import ModelServer, answer
 from tests.support.pool import make_plugin, make_table
+from tests.support.waiting import until
 
 
 class Errors:

@@ -9,8 +9,9 @@ from epp.interfaces.data_layer import DataSource
 from epp.interfaces.endpoint import Endpoint, EndpointSpec, EndpointTable
 from epp.plugins.extractors.multicluster_metrics import MulticlusterMetricsExtractor
 from epp.plugins.sources.multicluster_metrics import MulticlusterMetricsSource
-from tests.epp.datalayer.model_server import CountedErrors, ModelServer, answer, until
+from tests.epp.datalayer.model_server import CountedErrors, ModelServer, answer
 from tests.support.pool import make_plugin
+from tests.support.waiting import until
 
 
 def endpoint(metrics_host: str = "", **labels: str) -> Endpoint:

@@ -14,6 +14,7 @@ from dataplane.config.problems import ConfigErrors
 from dataplane.plugin.heir import bequeath
 from tests.support.processors import Rig, pipeline_of
 from tests.support.served_models import running, selecting, write_models
+from tests.support.waiting import PATIENCE_S
 
 TYPE = "router-metrics-collector"
 PAGE = """# TYPE usage gauge
@@ -104,7 +105,7 @@ async def test_a_new_configuration_goes_on_with_what_is_known(tmp_path: Path, ba
 async def test_the_first_round_knows_the_models_whatever_the_order(tmp_path: Path, base: str) -> None:
     config = config_of(tmp_path, {"a": f"{base}/metrics"})
     config["plugins"].reverse()
-    async with running(config) as rig, asyncio.timeout(10):
+    async with running(config) as rig, asyncio.timeout(PATIENCE_S):
         while "a" not in loads(rig):  # noqa: ASYNC110 - the first round has no event
             await asyncio.sleep(0.01)
         assert loads(rig)["a"]["queue_depth"] == 3

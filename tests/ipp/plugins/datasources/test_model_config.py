@@ -13,12 +13,13 @@ from ipp.model_file import read_models
 from ipp.plugins.datasources import model_config
 from tests.support.processors import Rig
 from tests.support.served_models import running, selecting, write_models
+from tests.support.waiting import PATIENCE_S
 
 TYPE = "model-config-datasource"
 
 
 async def known(rig: Rig, *names: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while rig.pipeline.instances[TYPE].dump_state()["models"] != list(names):  # noqa: ASYNC110 - a file's change has no event
             await asyncio.sleep(0.01)
 
