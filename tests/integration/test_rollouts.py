@@ -18,7 +18,6 @@ from tests.controlplane.fleet.test_processes import (
     POOL,
     Fleet,
     controlled,
-    eventually,
     is_ready,
     picked,
     running,
@@ -27,6 +26,7 @@ from tests.controlplane.fleet.test_processes import (
 )
 from tests.support.controlplane_command import Command
 from tests.support.plugin_packages import install, install_project
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -105,13 +105,13 @@ def test_a_plugin_that_the_picker_does_not_have_stops_at_the_canary(tmp_path: Pa
         with running(beside_pickers, tmp_path / "fleet.log", xds) as fleet:
             command.says("apply", "-", text=POOL + "---" + CONFIG)
             report = fleet.report(is_ready)
-            eventually(lambda: runs(report).startswith("chat/1@") and stage(fleet) == "complete")
+            wait_until(lambda: runs(report).startswith("chat/1@") and stage(fleet) == "complete")
             addresses = {row["address"] for row in report["endpoints"]["items"]}
             before = runs(report)
             traffic = Traffic(report["ports"]["grpc"])
             with traffic.flows():
                 command.says("apply", "-", text=FOREIGN.replace("pointsman.dev/pools", CANARY))
-                eventually(lambda: stage(fleet) == "halted")
+                wait_until(lambda: stage(fleet) == "halted")
                 halted = rollout(fleet)
                 assert (halted["revision"], halted["active"], halted["canary"]) == (2, 1, "1")
                 (worker,) = halted["workers"]
@@ -125,8 +125,8 @@ def test_a_plugin_that_the_picker_does_not_have_stops_at_the_canary(tmp_path: Pa
                 assert runs(report) == before
 
                 command.says("rollout", "back", "chat")
-                eventually(lambda: stage(fleet) == "complete")
-                eventually(lambda: runs(report).startswith("chat/3@"))
+                wait_until(lambda: stage(fleet) == "complete")
+                wait_until(lambda: runs(report).startswith("chat/3@"))
             assert runs(report).rpartition("@")[2] == before.rpartition("@")[2]
             assert traffic.failures == []
             assert traffic.destinations <= addresses
@@ -146,10 +146,10 @@ def test_a_revision_over_which_the_picker_ends_is_refused_when_it_is_back(tmp_pa
             del command.environment["DEADLY"]
             command.says("apply", "-", text=POOL + "---" + CONFIG)
             report = fleet.report(is_ready)
-            eventually(lambda: runs(report).startswith("chat/1@") and stage(fleet) == "complete")
+            wait_until(lambda: runs(report).startswith("chat/1@") and stage(fleet) == "complete")
             deadly = CONFIG.replace("[{type: queue-scorer}]", "[{type: queue-scorer}, {type: deadly-scorer}]")
             command.says("apply", "-", text=deadly.replace("pointsman.dev/pools", CANARY))
-            eventually(lambda: stage(fleet) == "halted")
+            wait_until(lambda: stage(fleet) == "halted")
             (worker,) = rollout(fleet)["workers"]
             assert (worker["outcome"], worker["applied"]) == ("rejected", 1)
             assert worker["problems"] == [{"path": "", "message": FATAL}]
