@@ -16,8 +16,8 @@ from dataplane.headers import Headers
 from ipp.app import Processor
 from ipp.options import parse_args
 from ipp.plugins.processors import base_model_to_header
-from tests.epp.datalayer.model_server import until
 from tests.support.processors import Rig, headers_of, one_profile
+from tests.support.waiting import until
 
 BASE = "x-gateway-base-model-name"
 TYPE = "base-model-to-header"

@@ -14,8 +14,9 @@ import yaml
 
 from ipp.app import Processor
 from ipp.options import parse_args
-from tests.controlplane.policies.test_processes import FREE, configuration, is_blocked, policy, until
+from tests.controlplane.policies.test_processes import FREE, configuration, is_blocked, policy
 from tests.controlplane.xds.test_processes import Plant, plant
+from tests.support.waiting import until
 
 __all__ = ["plant"]
 
