@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -45,8 +46,13 @@ STARTED: Final = "configuration"
 """Readiness condition: what the configuration needs has begun."""
 
 
+SWITCH_S: Final = 0.001
+"""How long a thread that looks at a large body may go on while the event loop has something to do."""
+
+
 def run(options: IppOptions) -> int:
     """Run a payload processor until a signal ends it. Returns the process's exit code."""
+    sys.setswitchinterval(SWITCH_S)
     return run_process("ipp", options, lambda: Processor(options))
 
 

@@ -13,12 +13,11 @@ from typing import Any, Final, NoReturn, Protocol
 import msgspec
 
 from dataplane.extproc.events import EndBody, LaterBody
+from ipp.guardrails.lengths import ASIDE_BYTES
 from ipp.guardrails.verdicts import ERROR_TYPE, UNAVAILABLE, Outcome, Refusal, Verdict, unreadable
 
 MAX_ANSWER_BYTES: Final = 32 << 20
 """Of an answer that is collected; embeddings of a large batch are some MiB."""
-ASIDE_BYTES: Final = 256 << 10
-"""Larger bodies are looked at in a thread: what costs milliseconds there would keep every other request."""
 CHARGED_BYTES: Final = 64 << 10
 """Of an answer that is being collected, what need not be counted."""
 FULL: Final = Refusal(
@@ -86,8 +85,13 @@ class Later(Protocol):
     def charge(self, size: int) -> bool:
         """Note that so many bytes more are held, less when negative; False when that is too much."""
 
-    def judge(self, check: Callable[[], Outcome], take: Callable[[Outcome], None], refusal: Refusal) -> None:
-        """Have ``take`` called with what ``check`` finds, or with the refusal when it fails."""
+    def judge(
+        self, check: Callable[[], Outcome], take: Callable[[Outcome], None], refusal: Refusal, size: int
+    ) -> None:
+        """Have ``take`` called with what ``check`` finds, or with the refusal when it fails.
+
+        ``size``: bytes that are looked at.
+        """
 
 
 class AnswerGuard:
@@ -99,12 +103,14 @@ class AnswerGuard:
         told: Callable[[Sequence[Verdict]], None] | None,
         ask: Callable[[Outcome, Callable[[Outcome], None]], None] | None = None,
         later: Later | None = None,
+        is_long: Callable[[bytes], bool] = lambda body: len(body) > ASIDE_BYTES,
     ) -> None:
         """``ask`` starts the asking of others, who judge what is left, and calls what it is given once."""
         self._check = check
         self._told = told
         self._ask = ask
         self._later = later
+        self._is_long = is_long
         self._pieces: list[bytes] = []
         self._size = 0
         self._charged = 0
@@ -129,9 +135,11 @@ class AnswerGuard:
         if not body:
             return body
         later = self._later
-        if later is not None and len(body) > ASIDE_BYTES:
+        if later is not None and self._is_long(body):
             raise LaterBody(
-                lambda take: later.judge(partial(self._check, body), partial(self._go_on, take), FAILED)
+                lambda take: later.judge(
+                    partial(self._check, body), partial(self._go_on, take), FAILED, len(body)
+                )
             )
         return self._asked(self._check(body))
 

@@ -31,8 +31,9 @@ from dataplane.clock import SYSTEM_CLOCK, Clock
 from dataplane.config.guardrails import Judge, Rule, Stage, Webhook
 from dataplane.errors import ConfigError
 from dataplane.units import parse_duration
-from ipp.guardrails.answers import ASIDE_BYTES, withheld
+from ipp.guardrails.answers import withheld
 from ipp.guardrails.engine import CompiledPolicy, RuleAtWork
+from ipp.guardrails.lengths import ASIDE_BYTES
 from ipp.guardrails.shapes import ANSWER, REQUEST
 from ipp.guardrails.texts import UnreadableError, decoded, find_texts, path_of
 from ipp.guardrails.verdicts import UNAVAILABLE, Outcome, Refusal, Verdict, refusal_of

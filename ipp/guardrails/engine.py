@@ -27,6 +27,7 @@ from ipp.guardrails.edits import changed
 from ipp.guardrails.either import EitherGuard, StreamKind
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
 from ipp.guardrails.joined import IDLE, Together
+from ipp.guardrails.lengths import Pace
 from ipp.guardrails.masking import Vault, hidden
 from ipp.guardrails.matches import (
     MAX_STREAM_MATCH,
@@ -146,6 +147,8 @@ class CompiledPolicy:
     def __init__(self, rules: Sequence[RuleAtWork]) -> None:
         """``ConfigError`` when a rule for streams needs more than a window of the text."""
         self.rules = tuple(rules)
+        self.pace = Pace()
+        """How long requests take."""
         texts: dict[Stage, tuple[RuleAtWork, ...]] = {
             stage: tuple(rule for rule in rules if rule.at(stage) is not None)
             for stage in ("request", "response", "stream")
@@ -306,7 +309,7 @@ class CompiledPolicy:
                 return None
             ask = partial(self._ask_about_answer, asked[0].asked) if asked else None
             check = self._check_and_show if vault and asked else self.check_response
-            return AnswerGuard(partial(check, vault=vault), told, ask, later)
+            return AnswerGuard(partial(check, vault=vault), told, ask, later, self.pace.is_long)
         if not searchers.items and searchers.vault is None:
             return None
         rules = self._texts["stream"]

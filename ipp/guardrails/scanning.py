@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import re2
 
+from ipp.guardrails import normalize
 from ipp.guardrails.matches import Match
 from ipp.guardrails.pattern_length import greatest_length
 from ipp.guardrails.selection import leftmost
@@ -106,7 +107,8 @@ class Scanner:
         """From places in bytes to places in the whole text."""
         if len(raw) == len(text):
             return [Match(s + context, e + context, self._items[k].kind) for s, e, k in spans]
-        places = np.cumsum((np.frombuffer(raw + b"a", np.uint8) & 0xC0) != 0x80) - 1 + context
+        begins = (np.frombuffer(raw + b"a", np.uint8) & 0xC0) != 0x80
+        places = normalize.counted(begins) - 1 + context
         return [Match(int(places[s]), int(places[e]), self._items[k].kind) for s, e, k in spans]
 
     def _occurring(self, raw: bytes) -> list[int]:

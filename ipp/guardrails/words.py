@@ -53,6 +53,8 @@ Places = npt.NDArray[np.intp]
 _ENCODED: Final = locating(re2.compile(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_ENCODED))
 MAX_SHORT: Final = 2000
 """Characters up to which regular expressions are quicker than arrays."""
+AT_ONCE: Final = 1 << 16
+"""Characters that an automaton goes over without a pause: a millisecond's work."""
 _SPACES: Final = str.maketrans("\t\n\v\f\r\x1c\x1d\x1e\x1f", " " * 9)
 _ODD: Final = re.compile(r"[\x00-\x1f`\x7f]|  ")
 """What of ASCII does not fold to itself, but for case."""
@@ -137,7 +139,7 @@ class WordFinder:
 
     def _search_plain(self, folded: Folded) -> list[Hit]:
         hits = []
-        for last, (indices, size) in self._plain.iter(folded.text()):
+        for last, (indices, size) in _occurrences(self._plain, folded.text()):
             hit = self._place(folded, last + 1 - size, last + 1, indices[0], disguised=False)
             if hit is not None:
                 hits.append(hit)
@@ -202,7 +204,7 @@ class WordFinder:
         )
         joined = normalize.likenesses()[folded.codes[at]]
         joined[1:][np.diff(at) != 1] = _BREAK
-        for last, (indices, size) in self._likeness.iter(normalize.decode(joined)):
+        for last, (indices, size) in _occurrences(self._likeness, normalize.decode(joined)):
             start, end = int(at[last + 1 - size]), int(at[last]) + 1
             for index in indices:
                 if _is_disguise(folded.codes[start:end], normalize.encode(self._folded[index])):
@@ -225,7 +227,7 @@ class WordFinder:
         at = np.arange(len(places)) + run
         joined = np.full(int(at[-1]) + 1, _BREAK, np.uint32)
         joined[at] = normalize.likenesses()[codes]
-        for last, (indices, size) in self._spelled.iter(normalize.decode(joined)):
+        for last, (indices, size) in _occurrences(self._spelled, normalize.decode(joined)):
             first = int(np.searchsorted(at, last + 1 - size))
             spelled = codes[first : first + size]
             for index in indices:
@@ -286,6 +288,15 @@ def _rest(token: bytes) -> bytes:
     """The last, incomplete group, filled up; one character alone says nothing."""
     rest = token[len(token) // 4 * 4 :]
     return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
+
+
+def _occurrences(automaton: Any, text: str) -> Iterator[tuple[int, tuple[list[int], int]]]:
+    """Where words end, and which. Piece by piece, since no other thread runs while the automaton does."""
+    found = automaton.iter(text[:AT_ONCE])
+    yield from found
+    for at in range(AT_ONCE, len(text), AT_ONCE):
+        found.set(text[at : at + AT_ONCE], False)
+        yield from found
 
 
 def _automaton(words: dict[str, list[int]]) -> Any:
@@ -368,7 +379,7 @@ def _singles(folded: Folded, seen: npt.NDArray[np.uint8]) -> tuple[Places, Mask]
     places = np.flatnonzero(alone)
     if len(places) < MIN_SPELLED:
         return places, alone[:0]
-    counted = np.cumsum(letter)[places]
+    counted = normalize.counted(letter)[places]
     breaks = np.ones(len(places), np.bool_)
     breaks[1:] = (np.diff(places) > MAX_GAP + 1) | (np.diff(counted) != 1)
     breaks[0] = False

@@ -97,6 +97,15 @@ async def test_a_large_body_is_looked_at_beside_the_event_loop() -> None:
         assert isinstance(found, RequestError) is is_refused
 
 
+async def test_a_body_full_of_numbers_is_looked_at_beside_the_event_loop_and_prose_is_not() -> None:
+    rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
+    later: asyncio.Queue[Any] = asyncio.Queue()
+    for text, is_beside in (("4111 " * 6000, True), ("words " * 5000, False)):
+        request = HttpRequest(Headers.of([]), json.dumps(chat(text)).encode(), None)
+        assert (rig.handler.open().on_request(request, later.put_nowait) is None) is is_beside
+    assert await asyncio.wait_for(later.get(), 20) is not None
+
+
 def test_a_harmless_request_keeps_its_bytes_and_is_not_compressed_on_its_way_back() -> None:
     rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
     answer = rig.ask(chat("hello"), ("accept-encoding", "gzip"))

@@ -83,10 +83,17 @@ def test_both_ways_to_read_the_model_agree(members: list[tuple[str, str | int]])
         (" audio/wav", False),
     ],
 )
-def test_uploads_have_no_members(content_type: str, is_json: bool) -> None:
+def test_uploads_need_not_be_json_and_an_object_is_read_whatever_it_is_called(
+    content_type: str, is_json: bool
+) -> None:
     found = message(b'{"model":"a"}', ("content-type", content_type))
-    assert found.is_json is is_json
-    assert found.model == ("a" if is_json else "")
+    assert (found.is_json, found.model) == (True, "a")
+    upload = message(b"RIFF", ("content-type", content_type))
+    if is_json:
+        with pytest.raises(RequestError):
+            _ = upload.model
+    else:
+        assert (upload.is_json, upload.model) == (False, "")
 
 
 def test_an_encoded_body_is_refused_unless_the_encoding_is_none() -> None:

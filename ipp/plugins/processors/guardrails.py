@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Annotated, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,6 @@ from dataplane.errors import ConfigError, RequestError, ServiceUnavailableError
 from dataplane.extproc.events import BodyTransform
 from dataplane.headers import ACCEPT_ENCODING, CONTENT_ENCODING, REQUEST_ID
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
-from ipp.guardrails.answers import ASIDE_BYTES
 from ipp.guardrails.asking import ask
 from ipp.guardrails.bench import Bench
 from ipp.guardrails.engine import CompiledPolicy
@@ -108,7 +107,7 @@ class Guardrails:
         if policy.needs_response or policy.needs_stream:
             request.remove_header(ACCEPT_ENCODING)
         counter: TokenCounter | None = request.state.get(TokensOf) if policy.counts_tokens else None
-        if len(request.body) > ASIDE_BYTES or policy.asked["request"] or counter is not None:
+        if policy.pace.is_long(request.body) or policy.asked["request"] or counter is not None:
             return self._check_aside(request, policy, model, counter)
         self._settle(request, policy, self._check(request, policy, None), model)
         return None
@@ -122,9 +121,10 @@ class Guardrails:
         return current.select(request.tenant, model, pool, base_model)
 
     def _check(self, request: RequestMessage, policy: CompiledPolicy, tokens: int | None) -> Outcome:
-        started = perf_counter()
+        started, cpu_started = perf_counter(), thread_time()
         outcome = policy.check_request(request.body, Facts(tokens, request.headers.get(":path")))
         self._verdicts.took("request", perf_counter() - started)
+        policy.pace.took(len(request.body), thread_time() - cpu_started)
         return outcome
 
     async def _check_aside(
@@ -132,8 +132,9 @@ class Guardrails:
     ) -> None:
         """Look at a large body beside the event loop, so that others need not wait; then ask who is asked."""
         tokens = None if counter is None else await counter.count_tokens(request)
-        if len(request.body) > ASIDE_BYTES:
-            outcome = await self._bench.run(partial(self._check, request, policy, tokens))
+        if policy.pace.is_long(request.body):
+            look = partial(self._check, request, policy, tokens)
+            outcome = await self._bench.run(look, len(request.body))
         else:
             outcome = self._check(request, policy, tokens)
         if policy.asked["request"] and outcome.action != "block":
