@@ -8,7 +8,7 @@ from controlplane.configs import creating, places, processors
 from controlplane.configs import views as configs
 from controlplane.core.console import audit, styleguide
 from controlplane.fleet import views as fleet
-from controlplane.policies.pages import verdicts
+from controlplane.policies.pages import place, verdicts
 from controlplane.policies.pages import views as policies
 from controlplane.tenancy import views as tenancy
 
@@ -22,6 +22,17 @@ urlpatterns = [
     *configs.addresses("pools/<str:name>/", places.POOLS),
     path("guardrails/", policies.Policies.as_view(), name="guardrails"),
     path("guardrails/<str:name>/", policies.Policy.as_view(), name="guardrail"),
+    path(
+        "new/guardrail/",
+        creating.Create.as_view(place=place.POLICIES, starters=place.STARTERS),
+        name="guardrail-create",
+    ),
+    path(
+        "guardrails/<str:name>/delete/",
+        creating.Delete.as_view(place=place.POLICIES),
+        name="guardrail-delete",
+    ),
+    *configs.addresses("guardrails/<str:name>/", place.POLICIES),
     path("guardrails/<str:name>/try/", policies.TryPolicy.as_view(), name="guardrail-try"),
     path("verdicts/", verdicts.Verdicts.as_view(), name="verdicts"),
     path("verdicts/export/", verdicts.Export.as_view(), name="verdicts-export"),

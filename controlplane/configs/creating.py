@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from controlplane.configs.places import PROCESSORS, Place
-from controlplane.configs.views import ConfigPage, number_of, with_comment
+from controlplane.configs.views import ConfigPage, is_trial, number_of, with_comment
 from controlplane.core.console import texts
 from controlplane.core.console.views import ConsoleView
 from controlplane.core.errors import ForbiddenError, ServiceError
@@ -34,20 +34,24 @@ class Create(ConsoleView):
 
     place: Place = PROCESSORS
     starters: Sequence[Starter] = ()
-    template = "configs/create.html"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """The editor with the starter that is asked for, or the first."""
         require(self.actor, Action.WRITE, self.place.service.kind)
         asked = request.GET.get("from", "")
         chosen = next((each for each in self.starters if each.key == asked), self.starters[0])
-        return self._editor(text=chosen.text, chosen=chosen.key)
+        return self._editor(text=chosen.text, chosen=chosen.key, **self.place.pane(self.actor, None))
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Check the text, or make what it says."""
         require(self.actor, Action.WRITE, self.place.service.kind)
         text, comment = request.POST.get("text", ""), request.POST.get("comment", "")
-        said: dict[str, Any] = {"text": text, "comment": comment}
+        pane = self.place.pane(self.actor, request.POST.dict())
+        if is_trial(request, self.place):
+            return self.page(self.place.pane_template, pane)
+        said: dict[str, Any] = {"text": text, "comment": comment, **pane}
+        if request.POST.get("do") == "try":
+            return self._editor(**said)
         service = self.place.service()
         try:
             document = with_comment(texts.read(text), comment)
@@ -71,11 +75,7 @@ class Create(ConsoleView):
             "title": self.place.title,
             "comment": "",
         }
-        return self.page(self.template, context | self.around() | said, status=status)
-
-    def around(self) -> dict[str, Any]:
-        """What else the page shows."""
-        return {}
+        return self.page(self.place.create_template, context | said, status=status)
 
 
 class Delete(ConfigPage):

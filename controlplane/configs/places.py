@@ -7,6 +7,7 @@ document and what stands around it. One more kind is one more place, and a line 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -42,6 +43,9 @@ class Place(ABC):
     key: ClassVar[str]
     """What names of its addresses begin with: ``pool`` for ``pool-config``."""
     template: ClassVar[str] = "configs/editor.html"
+    create_template: ClassVar[str] = "configs/create.html"
+    pane_template: ClassVar[str] = ""
+    """Template of what came of trying a draft; empty = drafts cannot be tried."""
     base: ClassVar[str]
     """Template of what stands around the page."""
     title: ClassVar[str]
@@ -67,6 +71,10 @@ class Place(ABC):
     @abstractmethod
     def whose(self, name: str, row: ConfigDocument) -> str:
         """Whose workers run it, in words."""
+
+    def pane(self, actor: Actor, posted: Mapping[str, str] | None) -> dict[str, Any]:
+        """What stands beside the editor besides; of a form that was posted, what it says there."""
+        return {}
 
     def listed(self) -> str:
         """Address of the list of all."""

@@ -85,7 +85,12 @@ class Editor(ConfigPage):
         row, service = self.row(name), self.place.service()
         text, comment = request.POST.get("text", ""), request.POST.get("comment", "")
         version = request.POST.get("version", "")
-        said: dict[str, Any] = {"text": text, "comment": comment, "version": version}
+        pane = self.place.pane(self.actor, request.POST.dict())
+        if is_trial(request, self.place):
+            return self.page(self.place.pane_template, pane)
+        said: dict[str, Any] = {"text": text, "comment": comment, "version": version, **pane}
+        if request.POST.get("do") == "try":
+            return self._editor(name, row, **said)
         try:
             document = with_comment(texts.read(text), comment)
             checked = plans.validate(self.actor, row.name, document, service)
@@ -110,7 +115,8 @@ class Editor(ConfigPage):
         return redirect(self.place.addresses(name).config)
 
     def _editor(self, name: str, row: ConfigDocument, status: int = 200, **said: Any) -> HttpResponse:
-        context = {"text": text_of(self.place, row), "version": row.version, "comment": "", **said}
+        shown = said or self.place.pane(self.actor, None)
+        context = {"text": text_of(self.place, row), "version": row.version, "comment": "", **shown}
         return self.page(self.place.template, self._state(name, row) | context, status=status)
 
     def _state(self, name: str, row: ConfigDocument) -> dict[str, Any]:
@@ -128,6 +134,9 @@ class Editor(ConfigPage):
             "workers": [] if shown is None else shown["workers"][:MAX_WORKERS],
             "begun_at": None if rollout is None else rollout.created_at,
             "is_spreading": rollout is not None and rollout.stage in SPREADING,
+            "is_blocked": rollout is not None
+            and rollout.stage in SPREADING
+            and not (self.place.subject.is_overtaken and rollout.stage == Stage.ROLLING),
             "is_canary": rollout is not None and rollout.stage == Stage.CANARY,
             # A halted one may be published again.
             "is_published": rollout is not None
@@ -209,6 +218,12 @@ def addresses(prefix: str, place: Place) -> list[URLPattern]:
         path(f"{prefix}rollout/<str:order>/", RolloutAct.as_view(place=place), name=f"{place.key}-rollout"),
         path(f"{prefix}revisions/<int:number>/", Revision.as_view(place=place), name=f"{place.key}-revision"),
     ]
+
+
+def is_trial(request: HttpRequest, place: Place) -> bool:
+    """Whether htmx asks for what came of trying a draft, and for nothing else."""
+    is_part = request.headers.get("HX-Request") == "true"
+    return bool(place.pane_template) and is_part and request.POST.get("do") == "try"
 
 
 def text_of(place: Place, row: ConfigDocument) -> str:

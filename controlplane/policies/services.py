@@ -57,14 +57,19 @@ class GuardrailPolicyService(ConfigService):
         )
 
     def spec_of(self, row: ConfigDocument) -> Document:
-        """As it was written, defaults left out."""
-        spec: Document = parsed(row.content)["spec"]
+        """As people write it, defaults left out."""
+        spec: Document = msgspec.to_builtins(spec_in(parsed(row.content)))
         return spec
 
 
 def spec_in(content: Mapping[str, Any]) -> GuardrailPolicySpec:
     """The spec in a kept content."""
     return msgspec.convert(content["spec"], GuardrailPolicySpec)
+
+
+def in_force(row: ConfigDocument) -> GuardrailPolicySpec:
+    """What a policy says to traffic: its active revision, or the newest before there is an active one."""
+    return spec_in(parsed(row.content if row.active is None else row.active.content))
 
 
 def _exact(patterns: list[str] | None) -> list[str]:

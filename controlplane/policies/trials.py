@@ -13,7 +13,7 @@ import msgspec
 from controlplane.core.errors import InvalidError
 from controlplane.core.roles import Action, Actor, require
 from controlplane.policies.models import GuardrailPolicy
-from controlplane.policies.services import POLICY
+from controlplane.policies.services import POLICY, in_force
 from dataplane.config.decode import decode_struct
 from dataplane.config.document_files import PlacedDocument
 from dataplane.config.guardrails import GuardrailPolicySpec
@@ -177,13 +177,13 @@ def run(actor: Actor, body: TrialBody) -> TrialResult:
 def _known(
     names: Sequence[str] | None, documents: Sequence[dict[str, Any]], problems: list[ConfigError]
 ) -> list[tuple[str, GuardrailPolicySpec]]:
-    """Policies of the database that are asked for."""
+    """Policies of the database that are asked for, as they are in force."""
     if names is None and documents:
         return []
-    rows = GuardrailPolicy.objects.order_by("name")
+    rows = GuardrailPolicy.objects.select_related("active").order_by("name")
     if names is not None:
         rows = rows.filter(name__in=names)
-    found = {row.name: msgspec.convert(row.spec, GuardrailPolicySpec) for row in rows}
+    found = {row.name: in_force(row) for row in rows}
     for index, name in enumerate(names or ()):
         if name not in found:
             known = GuardrailPolicy.objects.values_list("name", flat=True)[:1000]

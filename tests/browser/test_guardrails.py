@@ -87,6 +87,41 @@ def test_a_policy_is_understood_and_tried_without_leaving_its_page(seen: Visit, 
     assert seen.found() == ([], [])
 
 
+def test_a_policy_is_made_from_a_ready_one_tried_as_a_draft_and_published(seen: Visit) -> None:
+    page = seen.page
+    seen.go("/guardrails/")
+    page.get_by_role("link", name="New policy").click()
+    page.get_by_role("link", name="Words kept inside").click()
+    seen.check()
+    text = page.get_by_label("GuardrailPolicy (YAML)")
+    text.fill(text.input_value().replace("project zebra", "project okapi"))
+    page.get_by_label("Why").fill("names")
+    page.get_by_label("Text, JSON, or JSON lines").fill("about Project Okapi")
+    page.get_by_role("button", name="Try it").click()
+    page.locator("mark").wait_for()  # htmx brings it
+    assert page.locator("mark").inner_text() == "1Project Okapi"
+    assert "okapi" in text.input_value()
+    seen.check()
+    page.get_by_role("button", name="Make it").click()
+    page.get_by_text("words is made").wait_for()
+    seen.check()
+    text.fill(text.input_value().replace("type: keywords", "type: keyword"))
+    page.get_by_label("Why", exact=True).fill("typo")
+    page.get_by_role("button", name="Check").click()
+    page.get_by_text("nothing was changed").wait_for()
+    seen.check()
+    seen.go("/guardrails/words/config/")
+    page.get_by_label("Why publish it").fill("names")
+    page.get_by_role("button", name="Publish").click()
+    page.get_by_text("Complete", exact=True).wait_for()
+    page.get_by_role("link", name="Summary").click()
+    page.get_by_text("1 is in force").wait_for()
+    seen.check()
+    page.get_by_role("link", name="Delete").click()
+    seen.check()
+    assert seen.found() == ([], [])
+
+
 def test_verdicts_come_by_themselves_and_lead_to_one_another(seen: Visit, bus: redis.Redis) -> None:
     page = seen.page
     seen.go("/verdicts/")
@@ -173,7 +208,8 @@ def test_nothing_is_wider_than_a_phone(seen: Visit, bus: redis.Redis) -> None:
     page = seen.page
     page.set_viewport_size({"width": PHONE, "height": 844})
     for path in (
-        *("/guardrails/", "/guardrails/baseline/", "/verdicts/", f"/verdicts/{identity.decode()}/"),
+        *("/guardrails/", "/guardrails/baseline/", "/guardrails/baseline/config/", "/new/guardrail/"),
+        *("/verdicts/", f"/verdicts/{identity.decode()}/"),
         *("/processors/", "/processors/by-model/", "/processors/by-model/config/", "/new/processor/"),
         *("/processors/by-model/revisions/1/", "/processors/by-model/delete/"),
     ):

@@ -39,6 +39,8 @@ _DIALECTS: Final = (
 class TryForm(forms.Form):
     """What is tried, and as what."""
 
+    use_required_attribute = False  # it may stand in a form that does something else as well
+
     sample = forms.CharField(
         strip=False,
         max_length=MAX_SAMPLE,
@@ -131,11 +133,16 @@ def try_out(
 
 def _chosen(actor: Actor, name: str, draft: Mapping[str, Any] | None, *, together: bool) -> trials.Chosen:
     if draft is None:
-        return trials.Chosen(actor, None if together else [name], focus=name)
-    others: list[str] = []
-    if together:
-        others = list(GuardrailPolicy.objects.exclude(name=name).values_list("name", flat=True))
-    return trials.Chosen(actor, others, [dict(draft)], focus=name)
+        return trials.Chosen(actor, [name, *_others(name, together)], focus=name)
+    return trials.Chosen(actor, _others(name, together), [dict(draft)], focus=name)
+
+
+def _others(name: str, together: bool) -> list[str]:
+    """All that were ever published."""
+    if not together:
+        return []
+    published = GuardrailPolicy.objects.filter(rollouts__isnull=False).exclude(name=name)
+    return list(published.values_list("name", flat=True).distinct())
 
 
 def _single(form: TryForm, where: dict[str, str], chosen: trials.Chosen, sample: str) -> Tried:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 from django.http import HttpRequest, HttpResponse
 
-from controlplane.configs.content import parsed
+from controlplane.configs import summaries
 from controlplane.configs.models import ConfigDocument
+from controlplane.configs.rollout import Stage
 from controlplane.core.console.texts import written
 from controlplane.core.console.views import ConsoleView
 from controlplane.core.roles import Action
 from controlplane.policies import overlap, verdicts
 from controlplane.policies.pages import words
+from controlplane.policies.pages.place import POLICIES
 from controlplane.policies.pages.trying import Tried, TryForm, try_out
-from controlplane.policies.services import POLICY, GuardrailPolicyService, spec_in
+from controlplane.policies.services import POLICY, GuardrailPolicyService, in_force
 from dataplane.config.guardrails import GuardrailPolicySpec
 
 MAX_SHOWN: Final = 200
@@ -24,11 +27,6 @@ DAY_S: Final = 24 * 3600
 """How far back verdicts are counted."""
 
 Named = tuple[str, GuardrailPolicySpec]
-
-
-def spec_of(row: ConfigDocument) -> GuardrailPolicySpec:
-    """What a policy says."""
-    return spec_in(parsed(row.content))
 
 
 def traffic_of(spec: GuardrailPolicySpec) -> list[tuple[str, Sequence[str]]]:
@@ -42,14 +40,18 @@ class Policies(ConsoleView):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """The list, or its numbers again for htmx."""
-        rows = {row.name: row for row in GuardrailPolicyService().rows(self.actor)}
+        found = summaries.with_state(GuardrailPolicyService().rows(self.actor))
+        rows = {row.name: row for row in found}
         ordered: list[Named] = sorted(
-            ((name, spec_of(row)) for name, row in rows.items()), key=lambda each: overlap.place_of(*each)
+            ((name, in_force(row)) for name, row in rows.items()), key=lambda each: overlap.place_of(*each)
         )
         counts = verdicts.counting.since(self.actor, DAY_S)
         shown = [
             {
                 "row": rows[name],
+                "status": status_of(rows[name], spec),
+                "rollout": rollout_of(rows[name]),
+                "draft": summaries.draft_of(rows[name]),
                 "spec": spec,
                 "traffic": traffic_of(spec),
                 "rules": [{"name": rule.name, "type": rule.type, "mode": rule.mode} for rule in spec.rules],
@@ -76,9 +78,12 @@ class Policy(ConsoleView):
         return self.page("policies/policy.html", self.about(row) | {"tried": Tried(TryForm())})
 
     def about(self, row: ConfigDocument) -> dict[str, Any]:
-        """What the page shows of a policy."""
-        spec = spec_of(row)
-        others = [(each.name, spec_of(each)) for each in GuardrailPolicyService().rows(self.actor)]
+        """What the page shows of a policy: as it is in force, or its draft before it ever was."""
+        rows = list(summaries.with_state(GuardrailPolicyService().rows(self.actor)))
+        state = next(each for each in rows if each.pk == row.pk)
+        spec = in_force(state)
+        # What was never published holds for nobody.
+        others = [(each.name, in_force(each)) for each in rows if each.stage is not None]
         near = overlap.beside(row.name, spec, others)
         counts = verdicts.counting.since(self.actor, DAY_S)
         rules = [
@@ -95,12 +100,16 @@ class Policy(ConsoleView):
             "tab": "summary",
             "kind": POLICY,
             "spec": spec,
+            "go": POLICIES.addresses(row.name),
+            "status": status_of(state, spec),
+            "rollout": rollout_of(state),
+            "draft": summaries.draft_of(state),
             "traffic": traffic_of(spec),
             "rules": rules,
             "near": near[: overlap.MAX_OTHERS],
             "counts": counts,
             "total": counts.of_policy(row.name),
-            "text": written(GuardrailPolicyService().document(row)),
+            "text": written({**GuardrailPolicyService().document(row), "spec": msgspec.to_builtins(spec)}),
             "may_write": self.actor.may(Action.WRITE, POLICY),
         }
 
@@ -117,6 +126,20 @@ class TryPolicy(Policy):
         is_wrong = bool(tried.problems or tried.form.errors)
         context = self.about(row) | {"tried": tried}
         return self.page("policies/policy.html", context, status=422 if is_wrong else 200)
+
+
+def status_of(row: Any, spec: GuardrailPolicySpec) -> tuple[str, str]:
+    """Kind of status and words for what a policy does, of a row ``with_state``."""
+    if row.active is None:
+        return summaries.state_of(row)
+    return ("ok", "In force") if spec.enabled else ("idle", "Off")
+
+
+def rollout_of(row: Any) -> tuple[str, str] | None:
+    """The same of a rollout that is under way or was stopped, beside what is in force."""
+    if row.active is None or row.stage in (Stage.COMPLETE, Stage.ROLLED_BACK):
+        return None
+    return summaries.state_of(row)
 
 
 def _stages(spec: GuardrailPolicySpec) -> list[str]:

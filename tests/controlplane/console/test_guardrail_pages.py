@@ -71,7 +71,7 @@ def test_the_list_is_in_the_order_in_which_policies_come_and_says_whom_each_is_f
     page = text_of(person(Role.VIEWER).get("/guardrails/"))
     rows = [words(row) for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)[1:]]
     assert [row.split()[0] for row in rows] == ["first", "baseline", "birds", "off"]
-    assert "Enabled 10 Tenants research team-* Pools pool pii mask patterns block" in rows[1]
+    assert "In force 10 Tenants research team-* Pools pool pii mask patterns block" in rows[1]
     assert "request, response, stream" in rows[1]
     assert "All traffic" in rows[2]
     assert "Off 0 Tenants acme" in rows[3]
