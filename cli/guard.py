@@ -36,9 +36,13 @@ def add_parser(subparsers: Subparsers) -> None:
     test = commands.add_parser("test", help="show every match in a text or a corpus", description=ABOUT_TEST)
     test.add_argument("text", nargs="?", help="the text; - is stdin")
     test.add_argument(
+        "--body", metavar="FILE", help="a whole request or answer as JSON, instead of a text; - is stdin"
+    )
+    test.add_argument("--request", metavar="FILE", help="the request, as JSON, that an answer is to")
+    test.add_argument(
         "--corpus",
         metavar="FILE",
-        help='JSON lines: {"text": ..., "expect": "pass|flag|mask|block"}; exit code 1 if any differs',
+        help='JSON lines: {"text" or "body": ..., "expect": "pass|flag|mask|block"}; exit code 1 if any differs',
     )
     test.add_argument("-f", "--filename", action="append", default=[], metavar="FILE", help="policies")
     test.add_argument("--policy", action="append", metavar="NAME", help="of the control plane")
@@ -62,12 +66,19 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run_test(arguments: argparse.Namespace) -> int:
     """Try; return 1 when a line of a corpus is not as it is expected."""
-    if (arguments.text is None) == (arguments.corpus is None):
-        raise RefusedError("give a text, or a corpus with --corpus")
+    if sum(each is not None for each in (arguments.text, arguments.body, arguments.corpus)) != 1:
+        raise RefusedError("give a text, a body with --body, or a corpus with --corpus")
     if arguments.filename and arguments.policy:
         raise RefusedError("--policy names policies of the control plane; leave it out with -f")
     attempt = _here(arguments) if arguments.filename else _there(arguments)
-    where = {name: getattr(arguments, name) for name in ("stage", "dialect", "tenant", "model", "pool")}
+    where: dict[str, Any] = {
+        name: getattr(arguments, name) for name in ("stage", "dialect", "tenant", "model", "pool")
+    }
+    if arguments.request is not None:
+        where["request"] = _object(arguments.request)
+    if arguments.body is not None:
+        _print(attempt({**where, "body": _object(arguments.body)}), as_json=arguments.json)
+        return 0
     if arguments.text is not None:
         text = sys.stdin.read(MAX_LINE) if arguments.text == "-" else arguments.text
         _print(attempt({**where, "text": text}), as_json=arguments.json)
@@ -140,7 +151,23 @@ def _here(arguments: argparse.Namespace) -> Try:
     return attempt
 
 
-def _run_corpus(path: Path, attempt: Try, where: Mapping[str, str], *, as_json: bool) -> int:
+def _object(name: str) -> dict[str, Any]:
+    """The JSON object in a file, or on stdin."""
+    if name == "-":
+        text = sys.stdin.read(MAX_LINE)
+    else:
+        with Path(name).open(encoding="utf-8", errors="replace") as file:
+            text = file.read(MAX_LINE)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{name}: is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise RefusedError(f"{name}: must be an object")
+    return found
+
+
+def _run_corpus(path: Path, attempt: Try, where: Mapping[str, Any], *, as_json: bool) -> int:
     """Every line; then how many came out how, and which were not as expected."""
     counts: Counter[str] = Counter()
     rules: Counter[str] = Counter()
@@ -149,7 +176,11 @@ def _run_corpus(path: Path, attempt: Try, where: Mapping[str, str], *, as_json: 
         expected = line.pop("expect", None)
         if expected is not None and expected not in ACTIONS:
             raise RefusedError(f"{path}: line {number}: expect must be one of {', '.join(ACTIONS)}")
-        found = attempt({**where, **line})
+        try:
+            found = attempt({**where, **line})
+        except RefusedError as error:
+            said = "\n".join(f"{path}: line {number}: {mistake}" for mistake in str(error).splitlines())
+            raise RefusedError(said) from None
         counts[found["action"]] += 1
         rules.update({f"{each['policy']}/{each['rule']}" for each in found["verdicts"]})
         is_wrong = expected is not None and expected != found["action"]
@@ -181,7 +212,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             except (ValueError, RecursionError) as error:
                 raise RefusedError(f"{path}: line {number}: is no JSON: {error}") from None
             if not isinstance(found, dict):
-                raise RefusedError(f"{path}: line {number}: must be an object with a text")
+                raise RefusedError(f"{path}: line {number}: must be an object with a text or a body")
             yield number, found
 
 
@@ -194,6 +225,8 @@ def _print(found: Mapping[str, Any], *, as_json: bool) -> None:
         print(f"code:   {found['code']}\nclient: {found['message']}")
     if found.get("text") is not None:
         print(f"text:   {found['text']}")
+    if found.get("body") is not None:
+        print(f"body:   {json.dumps(found['body'], ensure_ascii=False)}")
     for each in found["verdicts"]:
         print(f"    {_verdict(each)}")
     for rule in found.get("notRun", ()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,6 +17,7 @@ from dataplane.config.guardrails import GuardrailPolicySpec, Stage
 from dataplane.errors import ConfigError
 from dataplane.extproc.events import EndBody
 from ipp.guardrails.engine import CompiledPolicy
+from ipp.guardrails.masking import Vault
 from ipp.guardrails.matches import Facts
 from ipp.guardrails.policies import Policies
 from ipp.guardrails.rules import is_pure
@@ -24,6 +26,15 @@ from ipp.guardrails.verdicts import Action, Outcome, Verdict
 
 MAX_TEXT: Final = 200_000
 """Code points of a text, and bytes of a body, that are tried at a time."""
+PATHS: Final[Mapping[Dialect, str]] = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "gemini": "/v1beta/models/{model}:generateContent",
+    "embeddings": "/v1/embeddings",
+}
+"""Where requests of each API go."""
 EVENT_CHARACTERS: Final = 7
 """Of a text that is tried as a stream, in each event."""
 
@@ -37,7 +48,9 @@ class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     """A whole request, or a whole answer."""
     stage: Stage = "request"
     dialect: Dialect = "chat"
-    """The API whose request or answer holds a text; a body says itself which it is."""
+    """The API whose request or answer holds a text; a body says itself which it is, but for where it goes."""
+    request: dict[str, Any] | None = None
+    """Of an answer: the request that it is to, whose placeholders it may repeat, and whose schema it is held to."""
     tenant: Annotated[str, msgspec.Meta(max_length=253)] = ""
     model: Annotated[str, msgspec.Meta(max_length=256)] = ""
     """Empty = the body's."""
@@ -48,6 +61,8 @@ class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
             raise ConfigError("give one of text and body", path="text")
         if self.body is not None and self.stage == "stream":
             raise ConfigError("is no stage of a body; give a text", path="stage")
+        if self.request is not None and self.stage == "request":
+            raise ConfigError("goes with an answer; choose stage response or stream", path="request")
         if SHAPES[self.dialect].answer is None and self.stage != "request":
             raise ConfigError(f"answers of {self.dialect} hold no text", path="dialect")
 
@@ -83,7 +98,7 @@ def run_compiled(
 ) -> TrialResult:
     """The same with policies that are compiled already, for many trials."""
     body = trial.body or {}
-    model = trial.model or str(body.get("model") or "")
+    model = trial.model or str(body.get("model") or (trial.request or {}).get("model") or "")
     policy = policies.select(trial.tenant, model, trial.pool)
     asked = tuple(
         f"{name}/{rule.name}"
@@ -95,13 +110,27 @@ def run_compiled(
         return TrialResult(action="pass", text=trial.text, body=trial.body, not_run=asked)
     shape = SHAPES[trial.dialect]
     if trial.stage == "stream":
-        return _streamed(policy, shape, trial.text or "", asked)
+        return _streamed(policy, shape, trial.text or "", _vault(policy, trial, model), asked)
     is_text = trial.text is not None
     raw = json.dumps(_wrapped(trial, shape) if is_text else body).encode()
     is_request = trial.stage == "request"
-    outcome = policy.check_request(raw, Facts()) if is_request else policy.check_response(raw)
+    if is_request:
+        outcome = policy.check_request(raw, _facts(trial, model))
+    else:
+        outcome = policy.check_response(raw, _vault(policy, trial, model))
     read = None if not is_text else shape.asked if is_request else shape.said
     return _result(outcome, asked, read)
+
+
+def _facts(trial: Trial, model: str) -> Facts:
+    return Facts(path=PATHS[trial.dialect].format(model=quote(model, safe="") or "any"))
+
+
+def _vault(policy: CompiledPolicy, trial: Trial, model: str) -> Vault | None:
+    """What is kept of the request for its answer."""
+    if trial.request is None:
+        return None
+    return policy.check_request(json.dumps(trial.request).encode(), _facts(trial, model)).vault
 
 
 def _wrapped(trial: Trial, shape: Shape) -> dict[str, Any]:
@@ -130,10 +159,12 @@ def _result(
     )
 
 
-def _streamed(policy: CompiledPolicy, shape: Shape, text: str, asked: tuple[str, ...]) -> TrialResult:
+def _streamed(
+    policy: CompiledPolicy, shape: Shape, text: str, vault: Vault | None, asked: tuple[str, ...]
+) -> TrialResult:
     """The text in events of its API, and what a client would have put together of them."""
     verdicts: list[Verdict] = []
-    guard = policy.open_stream("sse", None, verdicts.extend)
+    guard = policy.open_stream("sse", vault, verdicts.extend)
     if guard is None:
         return TrialResult(action="pass", text=text, not_run=asked)
     sent = b""
