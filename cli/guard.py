@@ -42,7 +42,8 @@ def add_parser(subparsers: Subparsers) -> None:
     test.add_argument(
         "--corpus",
         metavar="FILE",
-        help='JSON lines: {"text" or "body": ..., "expect": "pass|flag|mask|block"}; exit code 1 if any differs',
+        help='JSON lines: {"text" or "body": ..., "expect": "pass|flag|mask|block"}; '
+        "exit code 1 if any differs",
     )
     test.add_argument("-f", "--filename", action="append", default=[], metavar="FILE", help="policies")
     test.add_argument("--policy", action="append", metavar="NAME", help="of the control plane")

@@ -50,7 +50,7 @@ class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     dialect: Dialect = "chat"
     """The API whose request or answer holds a text; a body says itself which it is, but for where it goes."""
     request: dict[str, Any] | None = None
-    """Of an answer: the request that it is to, whose placeholders it may repeat, and whose schema it is held to."""
+    """Of an answer: the request that it is to, whose placeholders and schema count."""
     tenant: Annotated[str, msgspec.Meta(max_length=253)] = ""
     model: Annotated[str, msgspec.Meta(max_length=256)] = ""
     """Empty = the body's."""
