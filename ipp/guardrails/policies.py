@@ -73,17 +73,14 @@ class Policies:
         self._policies = [
             _Policy(spec, _compiled(name, spec, asking, mistakes)) for name, spec in ordered if spec.enabled
         ]
+        self.is_empty = not self._policies
+        """Whether nothing can hold, whatever the traffic."""
         if mistakes and problems is None:
             raise mistakes[0]
         if problems is not None:
             problems += mistakes
         self._selections: dict[tuple[str, str, str, str], CompiledPolicy | None] = {}
         self._made: dict[tuple[int, ...], CompiledPolicy | None] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing can hold, whatever the traffic."""
-        return not self._policies
 
     def select(self, tenant: str, model: str, pool: str, base_model: str = "") -> CompiledPolicy | None:
         """What holds for this traffic; None when nothing does. Unknown names are empty.

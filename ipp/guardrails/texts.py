@@ -39,6 +39,8 @@ _TURN: Final = re.compile(
     % _ROLE.replace(b"~", rb"[ \t\r\n]*+")
 )
 """A message or a part of one as nearly all are written, up to its text."""
+_BACKSLASH: Final = 0x5C
+_BRACE: Final = 0x7D
 _CLOSE: Final = re.compile(rb"[ \t\r\n]*+\}")
 _LINK: Final = re.compile(rb'"(?:data:(?!text/)|https?://|gs://|s3://)|"[A-Za-z0-9+/=_-]*+"', re.IGNORECASE)
 """What media are given as: a URL, or base64."""
@@ -232,15 +234,21 @@ class _Pass:
         body, path = self._body, self._path
         if len(self._levels) >= MAX_DEPTH:
             return at
+        texts, find = self._texts, body.find
         while (turn := _TURN.match(body, at)) is not None:
             begin = turn.end()
-            end = string_end(body, begin)
-            over = _CLOSE.match(body, end)
-            if over is None:
+            end = find(b'"', begin + 1) + 1
+            if body[end - 2] == _BACKSLASH:
+                end = string_end(body, begin)
+            if body[end] == _BRACE:
+                at = end + 1
+            elif (over := _CLOSE.match(body, end)) is not None:
+                at = over.end()
+            else:
                 break
             level.index += 1
-            self._add(Text((*path, level.index, turn[1] or turn[2]), Kind.TEXT, begin, end))
-            at = over.end()
+            texts.append(Text((*path, level.index, turn[1] or turn[2]), Kind.TEXT, begin, end))
+        self._count()
         return at
 
     def _key(self, found: re.Match[bytes], shape: Shape) -> bytes:
@@ -298,6 +306,9 @@ class _Pass:
 
     def _add(self, text: Text) -> None:
         self._texts.append(text)
+        self._count()
+
+    def _count(self) -> None:
         if len(self._texts) > self._limit:
             raise UnreadableError(f"has more than {self._limit} texts")
 

@@ -32,7 +32,9 @@ _FORM_MODEL: Final = re.compile(
 _MENTION: Final = re.compile(rb'name\*?="?model\b', re.IGNORECASE)
 
 _DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_JSON: Final = (None, b"application/json")
+_JSON: Final = frozenset(
+    {None, b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"}
+)
 """What nearly all requests are sent as."""
 
 
@@ -143,7 +145,9 @@ class RequestMessage(Message):
         return self._model
 
     def _read_model(self) -> str:
-        if self._members is None and self.is_json and CONTENT_ENCODING not in self.headers:
+        headers = self.headers
+        is_plain = headers.raw("content-type") in _JSON and CONTENT_ENCODING not in headers
+        if is_plain and self._members is None:
             try:
                 return _NAMED.decode(self.body).model
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -117,7 +117,7 @@ class Guardrails:
         current, pools, base_model = self._policies.current, self._policies.pools, request.base_model
         if current is None:
             raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
-        pool = pools.pool_of(model) or pools.pool_of(base_model)
+        pool = pools.pool_of(model) or (pools.pool_of(base_model) if base_model else "")
         return current.select(request.tenant, model, pool, base_model)
 
     def _check(self, request: RequestMessage, policy: CompiledPolicy, tokens: int | None) -> Outcome:
