@@ -22,6 +22,7 @@ from dataplane.extproc.events import BodyTransform
 from ipp.guardrails.answers import AnswerGuard, Later, withheld
 from ipp.guardrails.arguments import ArgumentsFinder
 from ipp.guardrails.bare import check_bare, crossing
+from ipp.guardrails.bare_prompts import bare_prompt
 from ipp.guardrails.documents import items
 from ipp.guardrails.edits import changed
 from ipp.guardrails.either import EitherGuard, StreamKind
@@ -53,7 +54,6 @@ from ipp.guardrails.texts import (
     is_said,
     number,
     path_of,
-    token,
     without_details,
 )
 from ipp.guardrails.verdicts import (
@@ -184,6 +184,9 @@ class CompiledPolicy:
                 self._expecting.append((index, answer))
         self.needs_request = bool(texts["request"] or self._bodies["request"] or self.asked["request"])
         """Whether a request's body has to be seen whole."""
+        reading = (*texts["request"], *self.asked["request"])
+        self._has_to_read = any(rule.rule.mode != "flag" for rule in reading)
+        """Whether a prompt that nobody can read may not pass."""
         restores = any(rule.restores and rule.rule.mode == "mask" for rule in texts["request"])
         looks = texts["response"] or self._bodies["response"] or self.asked["response"]
         self.needs_response = bool(looks) or restores
@@ -212,6 +215,9 @@ class CompiledPolicy:
             if found.repeats
             else [value]
         )
+        if self._has_to_read and (field := next(filter(None, map(bare_prompt, variants)), "")):
+            why = f"has token ids or embeddings in '{field}', which guardrails cannot read: send text"
+            return replace(unreadable(why), param=field).outcome()
         verdicts, changes, refusal = self._check_fields(variants, facts, "request")
         if refusal is not None:
             return refusal.outcome(tuple(verdicts))
@@ -396,7 +402,7 @@ class CompiledPolicy:
                 if finder.blocked is not None and (blocking is None or finder.blocked.rule < blocking[0]):
                     blocking = finder.blocked.rule, path
             if finder.regions and blocking is None:
-                edits.append((text.start, text.end, token(applied(words, finder.regions))))
+                edits.append((text.start, text.end, text.saying(body, applied(words, finder.regions))))
                 changed_keys.append(text.keys)
         if stage == "request" and blocking is None and any(rule.rule.mode != "mask" for rule in rules):
             looking = _but(unsaid, [rule.rule.mode == "mask" for rule in rules])

@@ -9,7 +9,8 @@ Nothing but these is not text:
 
     names and ids     ``role``, ``type``, ``id``, ``finish_reason``: as long as they look like names; a model
                       server puts any role into its template, so what looks like anything else is text
-    media             data URLs, URLs and base64 of images, sound and files, which rules of bodies judge
+    media             data URLs, URLs and base64 of images, sound and files, which rules of bodies judge; what
+                      decodes to text is text
     what is said again in another form  logprobs, token ids: they go away where their text is changed
 """
 
@@ -35,6 +36,8 @@ class Kind(IntEnum):
     """No text, but says it again in another form: token ids, logprobs."""
     DATA = 6
     """JSON that a model reads or writes: keys, numbers and literals are text too."""
+    FILE = 7
+    """A file in base64 or a data URL that decodes to text."""
 
 
 class Shape:
@@ -74,7 +77,7 @@ _NAME: Final = _leaf(Kind.NAME)
 _MEDIA: Final = _leaf(Kind.MEDIA)
 _SKIP: Final = _leaf(Kind.SKIP)
 _DETAIL: Final = _leaf(Kind.DETAIL)
-_DATA: Final = _leaf(Kind.DATA)
+DATA: Final = _leaf(Kind.DATA)
 
 _CACHE_CONTROL: Final = {"type": _NAME, "ttl": _NAME}
 _FILE: Final = {
@@ -89,7 +92,7 @@ _FILE: Final = {
     "format": _NAME,
 }
 _URL: Final = {"url": _MEDIA, "detail": _NAME, "uuid": _NAME}
-_FUNCTION: Final = {"name": _NAME, "arguments": _JSON, "args": _DATA, "response": _DATA, "id": _NAME}
+_FUNCTION: Final = {"name": _NAME, "arguments": _JSON, "args": DATA, "response": DATA, "id": _NAME}
 
 TURN: Final = Shape()
 """A message, a part of one, an item of a conversation or of an answer; they lie in one another."""
@@ -147,7 +150,7 @@ _fill(
         "function": _FUNCTION,
         "arguments": _JSON,
         "partial_json": _JSON,
-        "input": _DATA,
+        "input": DATA,
         "tool_call_id": _NAME,
         "tool_use_id": _NAME,
         "call_id": _NAME,
@@ -182,6 +185,7 @@ REQUEST: Final = _made(
         "tools": _TOOL,
         "functions": _TOOL,
         "tool_choice": {"type": _NAME, "name": _NAME, "function": {"name": _NAME}},
+        "guided_json": _JSON,
         "response_format": {"type": _NAME, "json_schema": {"name": _NAME}},
         "text": {"format": {"type": _NAME, "name": _NAME}, "verbosity": _NAME},
         "user": _SKIP,

@@ -215,7 +215,8 @@ class StreamGuard:
         finder.feed(words, True)
         self._note(text.keys, finder)
         if finder.regions:
-            event.edits.append((text.start, text.end, token(applied(words, finder.regions))))
+            said = text.saying(event.data, applied(words, finder.regions))
+            event.edits.append((text.start, text.end, said))
             event.keys.append(text.keys)
 
     def _go_on(self, event: WaitingEvent, key: Channel, text: Text, words: str) -> None:

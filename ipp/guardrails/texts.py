@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dataplane.payload.json_text import BETWEEN_BRACKETS, string, string_end
-from ipp.guardrails.shapes import TURN, Kind, Shape
+from ipp.guardrails.files import text_file
+from ipp.guardrails.shapes import DATA, TURN, Kind, Shape
 
 MAX_DEPTH: Final = 64
 """Objects and arrays within one another; no API nests more than a dozen."""
@@ -42,8 +43,9 @@ _TURN: Final = re.compile(
 _BACKSLASH: Final = 0x5C
 _BRACE: Final = 0x7D
 _CLOSE: Final = re.compile(rb"[ \t\r\n]*+\}")
-_LINK: Final = re.compile(rb'"(?:data:(?!text/)|https?://|gs://|s3://)|"[A-Za-z0-9+/=_-]*+"', re.IGNORECASE)
-"""What media are given as: a URL, or base64."""
+_LINK: Final = re.compile(rb'"(?:https?|gs|s3):(?:\\?/){2}', re.IGNORECASE)
+_FILE: Final = re.compile(rb'"data:|"(?:[A-Za-z0-9+/=_-]|\\[/nr])*+"', re.IGNORECASE)
+"""What media are given as: a URL that names them, or one that holds them, or base64."""
 _SAID: Final = frozenset({b"content", b"text", b"prompt", b"input", b"system", b"instructions"})
 _UNSAID: Final = frozenset({b"tools", b"functions", b"arguments", b"summary", b"tool_calls"})
 _TYPES: Final = frozenset({b"type", b"media_type", b"mimeType", b"mime_type"})
@@ -62,7 +64,7 @@ class Text(NamedTuple):
 
     keys: Keys
     kind: Kind
-    """``TEXT``, ``JSON`` or ``DATA``; the latter for a number or literal, whose token has no quotes."""
+    """``TEXT``, ``JSON``, ``FILE``, or ``DATA`` for a number or literal, whose token has no quotes."""
     start: int
     """Where its token begins in the bytes, quotes included."""
     end: int
@@ -70,7 +72,18 @@ class Text(NamedTuple):
     def read(self, body: bytes) -> str:
         """What it says."""
         token = body[self.start : self.end]
-        return token.decode() if self.kind is Kind.DATA else unquoted(token)
+        if self.kind is Kind.DATA:
+            return token.decode()
+        said = unquoted(token)
+        file = text_file(said, is_text=True) if self.kind is Kind.FILE else None
+        return said if file is None else file.words
+
+    def saying(self, body: bytes, words: str) -> bytes:
+        """The token that says something else in the same way."""
+        file = None
+        if self.kind is Kind.FILE:
+            file = text_file(unquoted(body[self.start : self.end]), is_text=True)
+        return token(words if file is None else file.saying(words))
 
 
 class Texts(NamedTuple):
@@ -167,7 +180,7 @@ def without_details(found: Texts, body: bytes, changed: Sequence[Keys]) -> list[
 class _Level:
     """An object or array that is being read."""
 
-    __slots__ = ("index", "is_object", "is_text", "keys", "media", "shape")
+    __slots__ = ("index", "is_literal", "is_object", "is_text", "keys", "media", "shape")
 
     def __init__(self, shape: Shape, is_object: bool) -> None:
         self.shape = shape
@@ -177,6 +190,8 @@ class _Level:
         self.media: list[Text] = []
         self.is_text = False
         """Whether a type among its members says that what looks like media is text."""
+        self.is_literal = False
+        """Whether it says so of what stands there as it stands there."""
 
 
 def find_texts(body: bytes, shape: Shape, limit: int = MAX_TEXTS) -> Texts:
@@ -208,11 +223,11 @@ class _Pass:
                 if found is None:
                     at = self._close(at)
                     continue
-                key = self._key(found, inner)
+                key, shape = self._key(found, inner)
                 if key in level.keys:
                     self._repeats = True
                 level.keys.add(key)
-                at = self._value(found.end(), key, inner.members.get(key, inner.other))
+                at = self._value(found.end(), key, shape)
                 continue
             if inner.items is TURN:
                 at = self._turns(at, level)
@@ -251,13 +266,14 @@ class _Pass:
         self._count()
         return at
 
-    def _key(self, found: re.Match[bytes], shape: Shape) -> bytes:
+    def _key(self, found: re.Match[bytes], shape: Shape) -> tuple[bytes, Shape]:
+        """What a member is called, and what it is; keys that do not look like names are text."""
         quoted = found[1]
-        if shape.kind is Kind.DATA:
+        key = unquoted(quoted).encode("utf-8", "replace") if b"\\" in quoted else quoted[1:-1]
+        known = shape.members.get(key)
+        if known is None and (shape.kind is Kind.DATA or _NAME.fullmatch(b'"%b"' % key) is None):
             self._add(Text((*self._path, b"*"), Kind.TEXT, found.start(1), found.end(1)))
-        if b"\\" in quoted:
-            return unquoted(quoted).encode("utf-8", "replace")
-        return quoted[1:-1]
+        return key, known or shape.other
 
     def _value(self, at: int, key: bytes | int, shape: Shape) -> int:
         """Read a value, or enter it; answers where it ends or its inside begins."""
@@ -276,6 +292,8 @@ class _Pass:
                 if kind is Kind.DETAIL:
                     self._details.append(((*self._path, key), at, end))
                 return end
+            if kind is Kind.JSON:
+                shape = DATA  # what others write in a string
             if len(self._levels) >= MAX_DEPTH:
                 raise UnreadableError(f"is nested deeper than {MAX_DEPTH} levels")
             if self._levels:
@@ -294,11 +312,12 @@ class _Pass:
             if _NAME.fullmatch(body, at, end):
                 if key in _TYPES and level is not None and _says_text(body[at:end]):
                     level.is_text = True
+                    level.is_literal |= key == b"type"
                 return
             kind = Kind.TEXT
         keys: Keys = (*self._path, key) if level is not None else ()
         if kind is Kind.MEDIA:
-            if level is not None and _LINK.match(body, at, end):
+            if level is not None and (_LINK.match(body, at, end) or _FILE.match(body, at, end)):
                 level.media.append(Text(keys, Kind.TEXT, at, end))
                 return
             kind = Kind.TEXT
@@ -316,10 +335,20 @@ class _Pass:
         level = self._levels.pop()
         if self._levels:
             self._path.pop()
-        if level.media and level.is_text:
-            self._has_media = True
-            self._texts += level.media
+        if level.media:
+            self._media(level)
         return _TO_ITEM.match(self._body, at).end() + 1  # type: ignore[union-attr]  # matches anything
+
+    def _media(self, level: _Level) -> None:
+        """Add what is text of the media of an object, now that all its members are known."""
+        self._has_media = True
+        for text in level.media:
+            quoted = self._body[text.start : text.end]
+            is_held = not level.is_literal and _LINK.match(quoted) is None
+            if is_held and text_file(unquoted(quoted), is_text=level.is_text) is not None:
+                self._add(text._replace(kind=Kind.FILE))
+            elif level.is_text:
+                self._add(text)
 
     def _over(self, at: int) -> int:
         """The end of the object or array that begins here."""

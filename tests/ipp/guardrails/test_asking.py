@@ -151,7 +151,7 @@ async def test_nobody_there_and_texts_too_long_to_ask_about():
 
 async def test_nobody_is_asked_about_nothing_or_about_what_is_refused_already():
     async with server(lambda question: {"flagged": True}) as (url, questions), asker() as asking:
-        assert (await asked(webhook(asking, url), body=b'{"prompt":[1,2]}')).action == "pass"
+        assert (await asked(webhook(asking, url), body=b'{"n":[1,2]}')).action == "pass"
         stop = at_work("stop", "hello", 5, mode="block")
         assert (await asked(webhook(asking, url), stop)).code == "guardrail_patterns"
         assert questions == []

@@ -129,9 +129,33 @@ def test_flagging_changes_nothing():
 
 def test_verdicts_hold_no_text():
     outcome = policy(MAIL).check_request(b'{"secret@key":{"x":"very@secret"}}')
-    assert outcome.body == b'{"secret@key":{"x":"<EMAIL_1>"}}'
+    assert outcome.body == b'{"<EMAIL_1>":{"x":"<EMAIL_2>"}}'
     assert "secret" not in repr(outcome.verdicts)
-    assert outcome.verdicts[0].path == "*.x"
+    assert [verdict.path for verdict in outcome.verdicts] == ["*", "*.x"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"prompt":[1,2]}', "prompt"),
+        (b'{"prompt":["a",[1.0]]}', "prompt"),
+        (b'{"prompt":[1],"prompt":"a"}', "prompt"),
+        (b'{"input":[[1],[2]]}', "input"),
+        (b'{"input_ids":[1]}', "input_ids"),
+        (b'{"prompt":"","prompt_embeds":"AAAA"}', "prompt_embeds"),
+    ],
+)
+def test_prompts_that_nobody_can_read_pass_no_rule_that_has_to_read(body, field):
+    for mode in ("block", "mask"):
+        outcome = policy(at_work("cat", "cat", 3, mode=mode)).check_request(body)
+        assert (outcome.status, outcome.code, outcome.param) == (400, "guardrail_unreadable", field)
+    for rules in ([SEEN], [limit()], [at_work("cat", "cat", 3, mode="block", stages=("response",))]):
+        assert policy(*rules).check_request(body).body is body
+
+
+def test_numbers_that_are_no_prompt_pass():
+    body = b'{"prompt":["a"],"input":[{"n":1}],"stop_token_ids":[1],"tools":[1],"prompt_embeds":null}'
+    assert policy(STOP).check_request(body).body is body
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipp.guardrails.shapes import ANSWER, REQUEST
+from ipp.guardrails.shapes import ANSWER, REQUEST, Kind
 from ipp.guardrails.texts import (
     MAX_DEPTH,
     MAX_TEXTS,
@@ -125,7 +125,7 @@ REQUESTS = {
                         },
                         {
                             "type": "image",
-                            "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+                            "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
                         },
                         {
                             "type": "document",
@@ -157,7 +157,10 @@ REQUESTS = {
             "contents": [
                 {
                     "role": "user",
-                    "parts": [{"text": "p"}, {"inlineData": {"mimeType": "image/png", "data": "QQ=="}}],
+                    "parts": [
+                        {"text": "p"},
+                        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+                    ],
                 }
             ],
         },
@@ -208,7 +211,58 @@ def test_sees_both_of_two_members_with_one_name():
 
 
 def test_a_key_that_is_no_name_stays_out_of_paths():
-    assert seen({"me@example.com": "x", "ok": "y"}) == [("*", "x"), ("ok", "y")]
+    assert seen({"me@example.com": "x", "ok": "y"}) == [("*", "me@example.com"), ("*", "x"), ("ok", "y")]
+
+
+def test_keys_of_arguments_that_are_an_object_are_text():
+    call = {"function": {"name": "f", "arguments": {"who": 4, "b": ["c"]}}}
+    at = "messages[0].tool_calls[0].function.arguments"
+    assert seen({"messages": [{"tool_calls": [call]}]}) == [
+        (f"{at}.*", "who"),
+        (f"{at}.who", "4"),
+        (f"{at}.*", "b"),
+        (f"{at}.b[0]", "c"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"inlineData": {"mimeType": "text/plain", "data": "cXggNyDDpA=="}},
+        {"inlineData": {"data": "cXgg\nNyDDpA", "mimeType": "application/json"}},
+        {"inline_data": {"mime_type": "image/png", "data": "cXggNyDDpA=="}},
+        {"file": {"file_data": "data:text/plain;base64,cXggNyDDpA=="}},
+        {"file": {"file_data": "cXggNyDDpA=="}},
+        {"image_url": {"url": "data:text/plain;charset=utf-8,qx%207%20%C3%A4"}},
+        {"image_url": {"url": "DATA: text/plain; BASE64,cXggNyDk"}},
+        {"source": {"type": "base64", "media_type": "text/plain", "data": "//5xAHgAIAA3ACAA5AA="}},
+    ],
+    ids=lambda part: str(part)[:60],
+)
+def test_files_that_decode_to_text_are_text_and_change_the_way_they_are_given(part):
+    body = json.dumps({"messages": [{"content": [{"type": "text", "text": "a"}, part]}]}).encode()
+    _, text = find_texts(body, REQUEST).texts
+    assert (text.kind, text.read(body)) == (Kind.FILE, "qx 7 ä")
+    new = edited(body, [(text.start, text.end, text.saying(body, "*** ä"))])
+    _, again = find_texts(new, REQUEST).texts
+    assert (again.kind, again.read(new)) == (Kind.FILE, "*** ä")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "data:image/png;base64,iVBORw0KGgo=",
+        "data:image\\/png;base64,iVBORw0KGgo=",
+        "data:application/pdf;base64,JVBERi0xLjQKJeLjz9MKAAA=",
+        "https://example.com/?qx",
+        "https:\\/\\/example.com",
+        "AAAA",
+        "_9j_4AAQSkZJRg",
+    ],
+)
+def test_pictures_and_what_only_is_named_are_no_text(given):
+    body = b'{"messages":[{"content":[{"image_url":{"url":"%b"}}]}]}' % given.encode()
+    assert find_texts(body, REQUEST).texts == []
 
 
 @given(objects())
