@@ -10,6 +10,7 @@ from cli.arguments import Parser, Subparsers
 from cli.documents import RefusedError, add_url, call, guarded, known_plural, shown
 
 PICKERS: Final = "endpointpickerconfigs"
+COUNTED: Final = {"requests": "requests", "errors": "failed", "blocked": "blocked by guardrails"}
 ROLLED_OUT: Final = (PICKERS, "payloadprocessorconfigs", "guardrailpolicies")
 
 
@@ -23,6 +24,9 @@ def add_parser(subparsers: Subparsers) -> None:
     start.add_argument("--revision", type=int, metavar="N", help="default: the newest")
     start.add_argument("--canary", metavar="SIZE", help="10%% of the workers, or 2 of them")
     start.add_argument("--max-error-share", type=float, metavar="X", help="stop above it; 0.05 is 5%%")
+    start.add_argument(
+        "--max-blocked-share", type=float, metavar="X", help="stop when guardrails end more; 0.2 is 20%%"
+    )
     start.add_argument("--min-requests", type=int, metavar="N", help="judge errors from so many requests on")
     start.add_argument("--comment", default="", help="why; kept with the rollout")
     start.add_argument("--dry-run", action="store_true", help="only show what would change, and for whom")
@@ -52,8 +56,10 @@ def run_start(arguments: argparse.Namespace) -> int:
         body["revision"] = arguments.revision
     if arguments.canary is not None:
         body["canary"] = arguments.canary
-    if arguments.max_error_share is not None:
-        body["guard"] = {"maxErrorShare": arguments.max_error_share}
+    shares = {"maxErrorShare": arguments.max_error_share, "maxBlockedShare": arguments.max_blocked_share}
+    guard = {name: share for name, share in shares.items() if share is not None}
+    if guard:
+        body["guard"] = guard
         if arguments.min_requests is not None:
             body["guard"]["minRequests"] = arguments.min_requests
     return _order(arguments, "publish", body)
@@ -86,6 +92,9 @@ def run_status(arguments: argparse.Namespace) -> int:
         gone = "" if worker["present"] else ", gone"
         runs = "nothing yet" if worker["applied"] is None else f"revision {worker['applied']}"
         print(f"  {worker['worker']} ({worker['pool']}): {worker['outcome']}, runs {runs}{gone}")
+        if worker["requests"]:
+            counts = [f"{worker[name]} {said}" for name, said in COUNTED.items() if worker[name]]
+            print(f"    {', '.join(counts)} since then")
         for problem in worker["problems"]:
             place = f"{problem['path']}: " if problem["path"] else ""
             print(f"    {place}{problem['message']}")

@@ -34,6 +34,7 @@ from ipp.options import IppOptions
 from ipp.pipeline import Pipeline, load_pipeline
 from ipp.policies import PolicyFiles, PolicyHolder
 from ipp.registry import plugin_registry
+from ipp.telemetry import Summariser, publisher
 from ipp.verdict_log import VerdictLog
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Processor:
             ServerOptions(host=options.host, port=options.grpc_health_port, port_flag="--grpc-health-port"),
             HealthService(self.health).services(),
         )
+        self.telemetry = publisher(options.valkey_url, self._summariser())
         self.admin = AdminServer(
             options.metrics_host, options.metrics_port, self._pages(), tls=metrics_tls(options)
         )
@@ -124,13 +126,32 @@ class Processor:
         text = read_config(self.options)
         return self._load(text), revision_of(text), None
 
+    def _summariser(self) -> Summariser:
+        return Summariser(
+            self.options.node_id,
+            self.options.name,
+            self.metrics,
+            self.policies,
+            self.verdicts,
+            self.server.metrics,
+            lambda: self.reloader.revision,
+            lambda: not self.health.unmet(),
+        )
+
     def _receiver(self, rng: random.Random) -> Receiver | None:
         """What hears the control plane, if there is one."""
         if not self.options.xds_server:
             return None
         from ipp.receiving import Receiver  # only here: grpc comes with it
 
-        return Receiver(self.options, self.policies, self.reloader.take, self.metrics.numbers, rng)
+        return Receiver(
+            self.options,
+            self.policies,
+            self.reloader.take,
+            self.metrics.numbers,
+            rng,
+            self.metrics.version,
+        )
 
     def _load(self, text: bytes) -> Pipeline:
         return load_pipeline(
@@ -194,6 +215,8 @@ class Processor:
         if self.policy_files is not None:
             self.policy_files.watch()
         self.verdicts.start()
+        if self.telemetry is not None:
+            self.telemetry.start()
         self.health.set(STARTED, holds=True)
         log.info(
             "serving %s: ext_proc on %s, health on port %d, metrics on port %d",
@@ -225,3 +248,5 @@ class Processor:
         await self.pipeline.close()
         await self.policies.asking.close()
         await self.verdicts.stop()
+        if self.telemetry is not None:
+            await self.telemetry.stop()

@@ -76,8 +76,10 @@ class UnseenExchange:
         metrics.processing.observe(0.0)
         return UNCHANGED
 
-    def on_response_headers(self, _: HttpResponse) -> Decision:
+    def on_response_headers(self, response: HttpResponse) -> Decision:
         """Go on."""
+        if response.status >= 500:
+            self._metrics.failed += 1
         return UNCHANGED
 
     def on_response_chunk(self, chunk: bytes, end: bool) -> MetadataValues | None:
@@ -233,6 +235,8 @@ class ProcessorExchange:
         """Change the headers, and choose what the body passes through."""
         if self._task is not None:
             self._stop_waiting()
+        if response.status >= 500:
+            self._metrics.failed += 1
         request, profile = self._request, self._profile
         if request is None:
             return UNCHANGED
@@ -250,7 +254,11 @@ class ProcessorExchange:
                     continue
                 message = message or ResponseMessage(response)
                 started = perf_counter()
-                transform = plugin.process_response(request, message)
+                try:
+                    transform = plugin.process_response(request, message)
+                except RequestError as error:
+                    self._metrics.answer_refused(error)
+                    raise
                 duration.observe(perf_counter() - started)
                 if transform is not None:
                     transforms.append(transform)

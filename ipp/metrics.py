@@ -20,6 +20,11 @@ class IppMetrics:
     """Counted by the handler and by plugins."""
 
     def __init__(self, version: str = "", revision: str = "") -> None:
+        self.version = version
+        self.refused = 0
+        """Requests that were answered here with an error."""
+        self.failed = 0
+        """Exchanges that ended with a status of 500 or more, whoever said so, as far as answers are shown."""
         self.numbers = MetricSet()
         declare = self.numbers
         declare.computed(
@@ -68,3 +73,9 @@ class IppMetrics:
     def rejected(self, error: RequestError) -> None:
         """Count a request that is answered here."""
         self._rejections.child(error.code).inc()
+        self.refused += 1
+        self.failed += error.status >= 500
+
+    def answer_refused(self, error: RequestError) -> None:
+        """Count an answer that is replaced by an error here; its request was counted when it was sent on."""
+        self.failed += error.status >= 500

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -112,6 +114,11 @@ class IppOptions:
     log_json: bool = False
     warnings: tuple[str, ...] = ()
     """What to say once there is a log."""
+
+    @property
+    def node_id(self) -> str:
+        """What this processor calls itself, to the control plane and in telemetry."""
+        return self.xds_node_id or f"{socket.gethostname()}-{self.grpc_port or os.getpid()}"
 
     def shown(self) -> dict[str, Any]:
         """The options as JSON-able data under the flags' names."""

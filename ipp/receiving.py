@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -69,6 +67,7 @@ class Receiver:
         take: TakeConfiguration,
         metrics: MetricSet,
         rng: random.Random,
+        version: str = "",
     ) -> None:
         self._server = ServerAddress(
             target=options.xds_server,
@@ -77,8 +76,7 @@ class Receiver:
             cert_file=options.xds_cert,
             key_file=options.xds_key,
         )
-        node_id = options.xds_node_id or f"{socket.gethostname()}-{options.grpc_port or os.getpid()}"
-        self._node = Node(node_id, options.name, {"component": "ipp"})
+        self._node = Node(options.node_id, options.name, {"component": "ipp", "version": version})
         self._store = Store(options.xds_cache, options.name) if options.xds_cache else None
         self._holder = holder
         self._take = take

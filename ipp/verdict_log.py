@@ -42,6 +42,10 @@ class VerdictLog:
         self._waiting: deque[bytes] = deque()
         self._task: asyncio.Task[None] | None = None
         self._is_heard = True
+        self.blocked = 0
+        """Exchanges that were ended by a rule."""
+        self.blocked_by: dict[str, int] = {}
+        """The same by policy; one exchange may be ended by several."""
         self._encode = msgspec.json.Encoder().encode
         numbers = metrics.numbers
         self._verdicts = numbers.counter(
@@ -69,6 +73,11 @@ class VerdictLog:
             self._verdicts.child(
                 verdict.policy, verdict.rule, verdict.type, verdict.stage, verdict.action
             ).inc()
+        blocking = {verdict.policy for verdict in verdicts if verdict.action == "block"}
+        if blocking:
+            self.blocked += 1
+            for policy in blocking:
+                self.blocked_by[policy] = self.blocked_by.get(policy, 0) + 1
         first = verdicts[0]
         log.info(
             "guardrails: request %s: %d verdicts, first: %s of policy %s: %s in %s of the %s (%s)",

@@ -139,6 +139,7 @@ class Rollout(models.Model):
     canary_share = models.FloatField(null=True)
     canary_count = models.PositiveIntegerField(null=True)
     max_error_share = models.FloatField(null=True)
+    max_blocked_share = models.FloatField(null=True)
     min_requests = models.PositiveIntegerField(default=0)
     author = models.CharField(max_length=MAX_NAME)
     comment = models.CharField(max_length=MAX_REASON, default="")
@@ -162,6 +163,7 @@ class RevisionAck(models.Model):
     """``[{path, message}]`` of a refusal."""
     requests = models.PositiveBigIntegerField(default=0)
     errors = models.PositiveBigIntegerField(default=0)
+    blocked = models.PositiveBigIntegerField(default=0)
     """What the worker has counted since it applied the revision."""
     at = models.DateTimeField(auto_now=True)
 

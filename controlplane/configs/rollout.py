@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Stage(StrEnum):
@@ -254,23 +255,39 @@ def desired_number(
 class Guard:
     """Stops a rollout when workers that run the revision see too many errors."""
 
-    max_error_share: float
-    """0 to 1."""
+    max_error_share: float | None
+    """0 to 1; None = however many."""
     min_requests: int
     """Below so many requests of all these workers together nothing is judged."""
+    max_blocked_share: float | None = None
+    """Of requests that guardrails have ended; None = however many, for that is what they are there for."""
 
 
-def judge(guard: Guard, observed: Iterable[tuple[int, int]]) -> GuardTripped | None:
-    """Whether requests and errors, a pair per worker, are too bad."""
-    requests = errors = 0
-    for seen, failed in observed:
-        requests, errors = requests + seen, errors + failed
+class Counts(NamedTuple):
+    """What a worker has counted since it runs a revision."""
+
+    requests: int = 0
+    errors: int = 0
+    blocked: int = 0
+    """Ended by a guardrail, which is no error."""
+
+
+def judge(guard: Guard, observed: Iterable[Counts]) -> GuardTripped | None:
+    """Whether what workers have counted is too bad."""
+    counts = list(observed)
+    requests = sum(each.requests for each in counts)
     if requests < max(1, guard.min_requests):
         return None
-    share = errors / requests
-    if math.isclose(share, guard.max_error_share) or share <= guard.max_error_share:
-        return None
-    return GuardTripped(
-        f"{errors} of {requests} requests failed ({share:.1%}) at workers that run it; "
-        f"{guard.max_error_share:.1%} is allowed"
+    errors, blocked = sum(each.errors for each in counts), sum(each.blocked for each in counts)
+    judged = (
+        (errors, guard.max_error_share, "failed"),
+        (blocked, guard.max_blocked_share, "were blocked"),
     )
+    for count, most, what in judged:
+        share = count / requests
+        if most is not None and share > most and not math.isclose(share, most):
+            return GuardTripped(
+                f"{count} of {requests} requests {what} ({share:.1%}) at workers that run it; "
+                f"{most:.1%} is allowed"
+            )
+    return None

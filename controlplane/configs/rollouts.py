@@ -123,9 +123,9 @@ def canary_of(rollout: Rollout) -> Canary | None:
 
 def guard_of(rollout: Rollout) -> Guard | None:
     """Its guard, if it has one."""
-    if rollout.max_error_share is None:
+    if rollout.max_error_share is None and rollout.max_blocked_share is None:
         return None
-    return Guard(rollout.max_error_share, rollout.min_requests)
+    return Guard(rollout.max_error_share, rollout.min_requests, rollout.max_blocked_share)
 
 
 def advance(row: ConfigDocument, rollout: Rollout, event: Event) -> State:
@@ -152,12 +152,12 @@ def publish(actor: Actor, name: str, wish: Wish, kind: str = KIND) -> Rollout:
 
     ``ConflictError`` while another rollout is under way that it cannot overtake, and for a revision older
     than one that was rolled out: going back is ``roll_back``, which makes a new revision.
-    ``InvalidError`` for a guard where workers count nothing.
+    ``InvalidError`` for a guard of what workers do not count.
     """
     require(actor, Action.WRITE, kind)
-    if wish.guard is not None and not SUBJECTS[kind].is_counted:
-        message = f"would never act: workers of a {kind} do not count requests and errors"
-        raise InvalidError.of([ConfigError(message, path="guard")])
+    if wish.guard is not None and wish.guard.max_blocked_share is not None and not SUBJECTS[kind].is_blocking:
+        message = f"would never act: workers of a {kind} have no guardrails"
+        raise InvalidError.of([ConfigError(message, path="guard.maxBlockedShare")])
     with transaction.atomic():
         row = locked(name, kind)
         revision = revision_of(row, wish.revision)
@@ -205,6 +205,7 @@ def _begin(actor: Actor, row: ConfigDocument, revision: ConfigRevision, wish: Wi
         canary_share=canary.share,
         canary_count=canary.count,
         max_error_share=None if guard is None else guard.max_error_share,
+        max_blocked_share=None if guard is None else guard.max_blocked_share,
         min_requests=0 if guard is None else guard.min_requests,
         author=actor.name,
         comment=wish.comment[:MAX_REASON],
@@ -314,12 +315,21 @@ def brief(rollout: Rollout) -> dict[str, Any]:
         "stage": str(rollout.stage),
         "reason": rollout.reason,
         "canary": None if canary is None else canary_text(canary),
-        "guard": guard and {"maxErrorShare": guard.max_error_share, "minRequests": guard.min_requests},
+        "guard": None if guard is None else _guard(guard),
         "author": rollout.author,
         "comment": rollout.comment,
         "createdAt": rollout.created_at.isoformat(),
         "endedAt": rollout.ended_at and rollout.ended_at.isoformat(),
     }
+
+
+def _guard(guard: Guard) -> dict[str, Any]:
+    said = {
+        "maxErrorShare": guard.max_error_share,
+        "maxBlockedShare": guard.max_blocked_share,
+        "minRequests": guard.min_requests,
+    }
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def detailed(row: ConfigDocument, rollout: Rollout) -> dict[str, Any]:
@@ -353,4 +363,5 @@ def _worker(worker: Worker, applied: int | None, ack: RevisionAck | None) -> dic
         "problems": [] if ack is None else ack.problems,
         "requests": 0 if ack is None else ack.requests,
         "errors": 0 if ack is None else ack.errors,
+        "blocked": 0 if ack is None else ack.blocked,
     }

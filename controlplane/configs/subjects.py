@@ -29,8 +29,8 @@ class Subject(ABC):
     """Its workers."""
     type_url: ClassVar[str]
     """Of what these are sent."""
-    is_counted: ClassVar[bool]
-    """Whether workers tell how requests fare since they run a revision, so that guards can stop rollouts."""
+    is_blocking: ClassVar[bool] = False
+    """Whether workers have guardrails, and tell how many requests these have ended."""
     is_one_of_many: ClassVar[bool] = False
     """Whether a worker runs all documents of the kind that are published, instead of one."""
     is_overtaken: ClassVar[bool] = False
@@ -65,7 +65,6 @@ class PickerSubject(OneEach):
     plural = "endpointpickerconfigs"
     node = NodeKind.PICKER
     type_url = PICKER_CONFIG
-    is_counted = True
 
     def judge(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
         """By the picker's graph."""
@@ -88,7 +87,7 @@ class ProcessorSubject(OneEach):
     plural = "payloadprocessorconfigs"
     node = NodeKind.PROCESSOR
     type_url = PROCESSOR_CONFIG
-    is_counted = False
+    is_blocking = True
 
     def judge(self, document: Mapping[str, Any], problems: list[ConfigError]) -> Content | None:
         """By the processor's structs."""
@@ -112,7 +111,7 @@ class PolicySubject(Subject):
     plural = "guardrailpolicies"
     node = NodeKind.PROCESSOR
     type_url = GUARDRAILS
-    is_counted = False
+    is_blocking = True
     is_one_of_many = True
     is_overtaken = True
 

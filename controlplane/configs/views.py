@@ -126,7 +126,7 @@ class Editor(ConfigPage):
         shown = None if rollout is None else rollouts.detailed(row, rollout)
         rows = list(row.revisions.all()[:MAX_REVISIONS])
         return self.framed(name, row) | {
-            "is_counted": self.place.subject.is_counted,
+            "is_blocking": self.place.subject.is_blocking,
             "newest": newest,
             "plan": plan,
             "whose": self.place.whose(name, row),

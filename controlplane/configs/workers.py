@@ -20,6 +20,7 @@ from controlplane.configs.revisions import note_run, revision_of
 from controlplane.configs.rollout import (
     SPREADING,
     Ack,
+    Counts,
     Nack,
     Outcome,
     Stage,
@@ -223,24 +224,35 @@ def acknowledge(
         _record(actor, row, rollout, before, step(state, event))
 
 
-def observe(actor: Actor, worker: str, document: str, number: int, requests: int, errors: int) -> None:
-    """A worker has counted so many requests and errors since it runs a revision; the guard judges them."""
+def observe(
+    actor: Actor,
+    worker: str,
+    document: str,
+    number: int,
+    requests: int,
+    errors: int,
+    blocked: int = 0,
+    kind: str = KIND,
+) -> None:
+    """A worker has counted so much since it runs a revision; the guard, if there is one, judges it."""
     require(actor, Action.FOLLOW, WORKER)
-    if not 0 <= errors <= requests < 1 << 60:
-        raise InvalidError.of([ConfigError("must be at most the number of requests", path="errors")])
+    for name, count in (("errors", errors), ("blocked", blocked)):
+        if not 0 <= count <= requests < 1 << 60:
+            raise InvalidError.of([ConfigError("must be at most the number of requests", path=name)])
     with transaction.atomic():
-        row = rollouts.locked(document)
+        row = rollouts.locked(document, kind)
         rollout = rollouts.newest_of(row)
         if rollout is None or rollout.revision.number != number:
             return
         changed = rollout.acks.filter(worker=worker, outcome=Outcome.APPLIED).update(
-            requests=requests, errors=errors
+            requests=requests, errors=errors, blocked=blocked
         )
         guard = rollouts.guard_of(rollout)
         if not changed or guard is None or rollout.stage not in SPREADING:
             return
-        observed = rollout.acks.filter(outcome=Outcome.APPLIED).values_list("requests", "errors")
-        tripped = judge(guard, observed)
+        applied = rollout.acks.filter(outcome=Outcome.APPLIED)
+        observed = applied.values_list("requests", "errors", "blocked")
+        tripped = judge(guard, (Counts(*each) for each in observed))
         if tripped is not None:
             before = rollouts.brief(rollout)
             _record(actor, row, rollout, before, step(rollouts.load(row, rollout), tripped))

@@ -10,13 +10,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from controlplane import valkey
-from controlplane.telemetry.rings import WINDOW_S, Rings
-from dataplane.telemetry.summary import FIELD, MAX_SUMMARY_BYTES, STREAM, Summary
+from controlplane.telemetry.processors import Processors
+from controlplane.telemetry.recent import WINDOW_S
+from controlplane.telemetry.rings import Rings
+from dataplane.telemetry.summary import (
+    FIELD,
+    MAX_SUMMARY_BYTES,
+    PROCESSORS,
+    STREAM,
+    ProcessorSummary,
+    Summary,
+)
 
 log = logging.getLogger(__name__)
 
@@ -25,19 +34,24 @@ BLOCK_MS: Final = 1000
 FIRST_DELAY_S: Final = 0.5
 MAX_DELAY_S: Final = 5.0
 
-_decode = msgspec.json.Decoder(Summary).decode
+S = TypeVar("S")
+
+PICKERS: Final = msgspec.json.Decoder(Summary)
+OF_PROCESSORS: Final = msgspec.json.Decoder(ProcessorSummary)
 
 
 class Feed:
-    """Reads the stream into rings. One per address and process."""
+    """Reads both streams into rings. One per address and process."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.rings = Rings(time.time)
+        self.processors = Processors(time.time)
         self._stopping = threading.Event()
         self._first = threading.Event()
         self._began = time.monotonic()
-        self._position = f"{int((time.time() - WINDOW_S) * 1000)}-0"
+        began = f"{int((time.time() - WINDOW_S) * 1000)}-0"
+        self._positions = {STREAM: began, PROCESSORS: began}
         self._thread = threading.Thread(target=self._run, name="telemetry feed", daemon=True)
         self._thread.start()
 
@@ -64,23 +78,31 @@ class Feed:
                 delay = min(MAX_DELAY_S, max(FIRST_DELAY_S, 2 * delay))
 
     def _read(self, client: Any) -> None:
-        answer = client.xread({STREAM: self._position}, count=BATCH, block=BLOCK_MS)
-        entries = answer[0][1] if answer else []
-        for entry, fields in entries:
-            self._position = entry.decode()
-            summary = read(fields.get(FIELD, b""))
-            if summary is not None:
-                self.rings.add(summary)
-        if len(entries) < BATCH:
+        answer = client.xread(dict(self._positions), count=BATCH, block=BLOCK_MS)
+        most = 0
+        for name, entries in answer:
+            stream = name.decode()
+            for entry, fields in entries:
+                self._positions[stream] = entry.decode()
+                self._add(stream, fields.get(FIELD, b""))
+            most = max(most, len(entries))
+        if most < BATCH:
             self._first.set()
 
+    def _add(self, stream: str, payload: bytes) -> None:
+        if stream == PROCESSORS:
+            if (processor := read(payload, OF_PROCESSORS)) is not None:
+                self.processors.add(processor)
+        elif (picker := read(payload, PICKERS)) is not None:
+            self.rings.add(picker)
 
-def read(payload: bytes) -> Summary | None:
+
+def read(payload: bytes, decoder: msgspec.json.Decoder[S]) -> S | None:
     """A summary, or None for what is none: the next one comes in a second."""
     if len(payload) > MAX_SUMMARY_BYTES:
         return None
     try:
-        return _decode(payload)
+        return decoder.decode(payload)
     except ValueError:
         return None
 
@@ -90,7 +112,16 @@ _feed: Feed | None = None
 
 
 def rings() -> Rings:
-    """The rings of this process, being filled. ``ConfigError`` when no Valkey is configured."""
+    """The pickers' of this process, being filled. ``ConfigError`` when no Valkey is configured."""
+    return _running().rings
+
+
+def processors() -> Processors:
+    """The payload processors'."""
+    return _running().processors
+
+
+def _running() -> Feed:
     global _feed
     url = valkey.url()
     with _lock:
@@ -100,7 +131,7 @@ def rings() -> Rings:
             _feed = Feed(url)
         feed = _feed
     feed.wait(FIRST_DELAY_S)
-    return feed.rings
+    return feed
 
 
 def stop() -> None:

@@ -1,26 +1,16 @@
-"""The last fifteen minutes of every worker, and what they amount to for a pool.
-
-One writer (``controlplane.telemetry.feed``), many readers in other threads; a lock keeps both short. Points
-are small; of endpoints only the last word of each worker is kept. Everything has a cap, because whoever can
-write to Valkey can make up workers: beyond it the one not heard of for longest makes room.
-"""
+"""The last fifteen minutes of pickers, and what they amount to for a pool."""
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from controlplane.telemetry.recent import MAX_WORKERS, STALE_S, WINDOW_S, Recent
 from dataplane.telemetry.summary import Summary
 
-WINDOW_S: Final = 900
-MAX_WORKERS: Final = 500
-"""Series that are kept, some 250 bytes a second each."""
-STALE_S: Final = 5.0
-"""A worker that has said nothing for so long does not count towards its pool's last second."""
+__all__ = ["MAX_WORKERS", "STALE_S", "WINDOW_S", "Point", "Rings", "merged"]
 
 
 class Point(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,117 +35,42 @@ class Point(msgspec.Struct, frozen=True, rename="camel"):
     workers: int = 1
 
 
-class _Series:
-    __slots__ = ("last", "number", "points")
-
-    def __init__(self) -> None:
-        self.points: deque[Point] = deque(maxlen=WINDOW_S)
-        self.last: Summary | None = None
-        self.number = 0
-
-
-class Rings:
-    """Written by one thread, read by any."""
+class Rings(Recent[Summary, Point]):
+    """Pickers', by pool."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._series: dict[tuple[str, str], _Series] = {}
-        self._number = 0
-
-    def add(self, summary: Summary) -> None:
-        """One more second of a worker; an older one than its last is left out."""
-        if abs(summary.at - self._clock()) > WINDOW_S:
-            return
-        with self._lock:
-            key = (summary.pool, summary.worker)
-            series = self._series.get(key)
-            if series is None:
-                if len(self._series) >= MAX_WORKERS:
-                    del self._series[min(self._series, key=lambda k: self._series[k].number)]
-                series = self._series[key] = _Series()
-            if series.last is not None and summary.at <= series.last.at:
-                return
-            self._number += 1
-            series.number = self._number
-            series.last = summary
-            series.points.append(_point(summary))
-
-    def changed(self, since: int, pool: str = "") -> tuple[int, list[str]]:
-        """The number of the last summary, and the pools that have news after the one of number ``since``."""
-        with self._lock:
-            names = {
-                name
-                for (name, _), series in self._series.items()
-                if series.number > since and pool in ("", name)
-            }
-            return self._number, sorted(names)
+        super().__init__(clock, lambda summary: summary.pool, _point)
 
     def pools(self) -> list[str]:
         """Names of pools of which something is known."""
-        self._forget()
-        return self.changed(0)[1]
+        return self.groups()
 
     def latest(self, pool: str) -> dict[str, Any] | None:
         """The pool's last second, and each of its workers' with its endpoints; None = nothing is known."""
-        now = self._clock()
-        with self._lock:
-            found = [s.last for (name, _), s in self._series.items() if name == pool and s.last]
+        found = self.last(pool)
         if not found:
             return None
-        present = [_point(summary) for summary in found if now - summary.at <= STALE_S]
+        present = [_point(summary) for summary in found if not self.is_stale(summary)]
+        point = merged(self.now(), present, same_servers=True) if present else None
         return {
-            "point": msgspec.to_builtins(merged(int(now), present, same_servers=True)) if present else None,
+            "point": None if point is None else msgspec.to_builtins(point),
             "workers": [
-                {**msgspec.to_builtins(summary), "stale": now - summary.at > STALE_S}
+                {**msgspec.to_builtins(summary), "stale": self.is_stale(summary)}
                 for summary in sorted(found, key=lambda summary: summary.worker)
             ],
         }
 
     def points(self, pool: str, seconds: int = WINDOW_S) -> list[dict[str, Any]]:
         """The pool's last seconds in order of time; one in which nobody said anything is left out."""
-        after = self._clock() - seconds
-        by_second: dict[int, dict[str, Point]] = {}
-        with self._lock:
-            for (name, worker), series in self._series.items():
-                if name == pool:
-                    for point in series.points:
-                        if point.at >= after:
-                            by_second.setdefault(point.at, {})[worker] = point
         return [
-            msgspec.to_builtins(merged(at, by_second[at].values(), same_servers=True))
-            for at in sorted(by_second)
+            msgspec.to_builtins(merged(at, found, same_servers=True))
+            for at, found in self.by_second(pool, seconds).items()
         ]
-
-    def copied(self, pool: str = "") -> dict[str, list[list[Point]]]:
-        """Every worker's points in order of time, by pool; of one pool when it is named."""
-        with self._lock:
-            found: dict[str, list[list[Point]]] = {}
-            for (name, _), series in self._series.items():
-                if pool in ("", name):
-                    found.setdefault(name, []).append(list(series.points))
-            return found
 
     def present(self, pool: str = "") -> dict[str, Point]:
         """Every pool's last second, of those whose workers are heard."""
-        now = self._clock()
-        with self._lock:
-            found: dict[str, list[Point]] = {}
-            for (name, _), series in self._series.items():
-                if pool in ("", name) and series.last is not None and now - series.last.at <= STALE_S:
-                    found.setdefault(name, []).append(series.points[-1])
-        return {name: merged(int(now), found[name], same_servers=True) for name in sorted(found)}
-
-    def now(self) -> int:
-        """The present second."""
-        return int(self._clock())
-
-    def _forget(self) -> None:
-        """Drop workers of which nothing is left to show."""
-        before = self._clock() - WINDOW_S
-        with self._lock:
-            for key in [k for k, s in self._series.items() if s.last is None or s.last.at < before]:
-                del self._series[key]
+        found = self.heard(pool)
+        return {name: merged(self.now(), found[name], same_servers=True) for name in sorted(found)}
 
 
 def _point(summary: Summary) -> Point:

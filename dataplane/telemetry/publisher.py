@@ -16,7 +16,7 @@ import msgspec
 import redis.asyncio
 from redis import RedisError
 
-from dataplane.telemetry.summary import FIELD, MAX_ENTRIES, STREAM, Summary
+from dataplane.telemetry.summary import FIELD, MAX_ENTRIES, STREAM, ProcessorSummary, Summary
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,14 @@ PERIOD_S: Final = 1.0
 class Publisher:
     """Asks for a summary every second. Takes over the client."""
 
-    def __init__(self, client: redis.asyncio.Redis, summarise: Callable[[], Summary]) -> None:
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        summarise: Callable[[], Summary | ProcessorSummary],
+        stream: str = STREAM,
+    ) -> None:
         self._client = client
+        self._stream = stream
         self._summarise = summarise
         self._encode = msgspec.json.Encoder().encode
         self._is_heard = True
@@ -50,7 +56,7 @@ class Publisher:
         """One summary; whether it was delivered."""
         text = self._encode(self._summarise())
         try:
-            await self._client.xadd(STREAM, {FIELD: text}, maxlen=MAX_ENTRIES, approximate=True)
+            await self._client.xadd(self._stream, {FIELD: text}, maxlen=MAX_ENTRIES, approximate=True)
         except (RedisError, OSError) as error:
             if self._is_heard:
                 log.warning("telemetry is not published: Valkey: %s", error)

@@ -1,4 +1,4 @@
-"""One worker's second, as it is published and read.
+"""One worker's second, as it is published and read: a picker's, and a payload processor's.
 
 Rates are of the time since the summary before; what is cumulative says so. Whoever can write to Valkey can
 write anything, so everything is bounded here and judged again where it is read.
@@ -12,12 +12,16 @@ from typing import Annotated, Final
 import msgspec
 
 STREAM: Final = "pointsman:telemetry"
+PROCESSORS: Final = "pointsman:telemetry:processors"
+"""Of payload processors: another stream, because what they say is another thing."""
 FIELD: Final = b"s"
 MAX_ENTRIES: Final = 50_000
 """Summaries Valkey keeps, about: fifteen minutes of 55 workers, some 40 MB with their endpoints."""
 MAX_SUMMARY_BYTES: Final = 64 << 10
 MAX_ENDPOINTS: Final = 64
 """Endpoints in a summary, the busiest ones."""
+MAX_POLICIES: Final = 64
+"""Policies in a summary, those that came into force last."""
 MAX_NAME: Final = 253
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
@@ -73,6 +77,58 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     revision_requests: Count = 0
     """Cumulative, since the worker runs this revision."""
     revision_errors: Count = 0
+
+
+class PolicyCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """What a processor has counted since it has a revision of a policy in force; all cumulative."""
+
+    name: Name
+    revision: Count
+    """0 = the policy comes from a file."""
+    requests: Count = 0
+    """All of the processor, also those that the policy is not for."""
+    errors: Count = 0
+    blocked: Count = 0
+    """Exchanges that a rule of this policy has ended."""
+
+
+class ProcessorSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A payload processor's second. Durations in seconds; None = nothing of which there could be one."""
+
+    worker: Name
+    processor: Name
+    """The name that all its replicas have."""
+    at: Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
+    """Since the epoch."""
+    interval_s: Annotated[float, msgspec.Meta(gt=0, le=3600)]
+    """What the rates are of."""
+    version: Annotated[str, msgspec.Meta(max_length=MAX_NAME)] = ""
+    """Of the software."""
+    ready: bool = True
+    requests: Count = 0
+    """In the interval: sent on, or answered here with an error."""
+    errors: Count = 0
+    """Of these: answered with a status of 500 or more, by the processor or by whoever it sent them to."""
+    refused: Count = 0
+    """Of these: answered by the processor with an error, of whatever status."""
+    blocked: Count = 0
+    """Of these: ended by a guardrail, be it at the request, the answer or the stream."""
+    inflight: Count = 0
+    latency_p50: Number | None = None
+    """From the complete request to its decision."""
+    latency_p95: Number | None = None
+    loop_lag: Number = 0.0
+    """Largest delay of the event loop lately."""
+    revision: Annotated[str, msgspec.Meta(max_length=MAX_NAME)] = ""
+    """Of the running configuration."""
+    revision_requests: Count = 0
+    """Cumulative, since the processor runs this revision."""
+    revision_errors: Count = 0
+    revision_blocked: Count = 0
+    policies_version: Annotated[str, msgspec.Meta(max_length=MAX_NAME)] = ""
+    """Of the set of policies in force, as the control plane calls it; empty = they come from files."""
+    policies_total: Count = 0
+    policies: Annotated[Sequence[PolicyCounts], msgspec.Meta(max_length=MAX_POLICIES)] = ()
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:

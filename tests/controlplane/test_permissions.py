@@ -72,6 +72,8 @@ TABLE: Final[dict[str, dict[str, set[Role]]]] = {
     "guardrails-verdicts": {"get": PEOPLE},
     "telemetry-pools": {"get": PEOPLE},
     "telemetry-pool": {"get": PEOPLE},
+    "telemetry-processors": {"get": PEOPLE},
+    "telemetry-processor": {"get": PEOPLE},
     "usage-records": {"get": PEOPLE},
     "usage-hourly": {"get": PEOPLE},
     "usage-daily": {"get": PEOPLE},
@@ -174,7 +176,9 @@ PAGES: Final = ("-list", "-revisions", "-rollouts")
 LISTS: Final = sorted(
     name
     for name in TABLE
-    if name.endswith(PAGES) or name.startswith("usage-") or name in {"audit", "telemetry-pools"}
+    if name.endswith(PAGES)
+    or name.startswith("usage-")
+    or name in {"audit", "telemetry-pools", "telemetry-processors"}
 )
 
 

@@ -29,7 +29,8 @@ class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=T
 class GuardBody(Body, kw_only=True):
     """When to stop by itself."""
 
-    max_error_share: Share
+    max_error_share: Share | None = None
+    max_blocked_share: Share | None = None
     min_requests: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] = 20
 
 
@@ -77,8 +78,15 @@ def body_of(request: Request, kind: type[B]) -> B:
 
 def wish_of(body: PublishBody) -> Wish:
     """What a caller wants published. ``InvalidError`` for a canary that is none."""
-    guard = None if body.guard is None else Guard(body.guard.max_error_share, body.guard.min_requests)
-    return Wish(body.revision, canary_of(body.canary), guard, body.comment)
+    return Wish(body.revision, canary_of(body.canary), _guard_of(body.guard), body.comment)
+
+
+def _guard_of(body: GuardBody | None) -> Guard | None:
+    if body is None:
+        return None
+    if body.max_error_share is None and body.max_blocked_share is None:
+        raise InvalidError.of([ConfigError("says maxErrorShare, maxBlockedShare or both", path="guard")])
+    return Guard(body.max_error_share, body.min_requests, body.max_blocked_share)
 
 
 def canary_of(text: str | None) -> Canary | None:

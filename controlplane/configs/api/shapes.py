@@ -95,6 +95,7 @@ _WORKER: Final = _object(
     problems=_list(_object(path=_TEXT, message=_TEXT)),
     requests=_NUMBER,
     errors=_NUMBER,
+    blocked=_NUMBER,
 )
 WHOLE_ROLLOUT: Final = {
     **ROLLOUT,

@@ -127,14 +127,29 @@ def test_from_a_draft_over_a_canary_that_refuses_and_back() -> None:
 
 
 @pytest.mark.django_db
-def test_a_guard_that_nobody_feeds_is_refused() -> None:
+def test_a_guard_that_says_nothing_or_nobody_feeds_is_refused() -> None:
     api = client()
     post(api, ALL, processor_config())
-    status, refusal = post(api, f"{ONE}/publish", {"guard": {"maxErrorShare": 0.1}})
-    (told,) = refusal["details"]
-    assert (status, told["path"]) == (422, "guard")
-    assert told["message"].startswith("would never act: workers of a PayloadProcessorConfig do not count")
+    status, refusal = post(api, f"{ONE}/publish", {"guard": {"minRequests": 5}})
+    assert (status, refusal["details"]) == (
+        422,
+        [{"path": "guard", "message": "says maxErrorShare, maxBlockedShare or both"}],
+    )
     assert api.get(f"{ONE}/rollout").status_code == 404
+    guard = {"maxErrorShare": 0.1, "maxBlockedShare": 0.5, "minRequests": 5}
+    assert post(api, f"{ONE}/publish", {"guard": guard})[1]["guard"] == guard
+    pickers = "/api/v1/endpointpickerconfigs"
+    post(api, pickers, picker_config())
+    status, refusal = post(api, f"{pickers}/standard/publish", {"guard": {"maxBlockedShare": 0.5}})
+    assert (status, refusal["details"]) == (
+        422,
+        [
+            {
+                "path": "guard.maxBlockedShare",
+                "message": "would never act: workers of a EndpointPickerConfig have no guardrails",
+            }
+        ],
+    )
 
 
 @pytest.mark.django_db

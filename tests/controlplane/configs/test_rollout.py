@@ -15,6 +15,7 @@ from controlplane.configs.rollout import (
     SPREADING,
     Ack,
     Canary,
+    Counts,
     Event,
     Guard,
     GuardTripped,
@@ -156,13 +157,18 @@ def test_nobody_goes_back_to_an_older_revision() -> None:
 def test_the_guard_judges_all_workers_together_once_there_is_enough(
     observed: list[tuple[int, int]], tripped: bool
 ) -> None:
-    assert (judge(Guard(0.05, 100), observed) is not None) == tripped
+    assert (judge(Guard(0.05, 100), [Counts(*each) for each in observed]) is not None) == tripped
 
 
 def test_the_guard_says_what_it_saw() -> None:
-    assert judge(Guard(0.05, 10), [(10, 4), (10, 1)]) == GuardTripped(
+    seen = [Counts(10, 4), Counts(10, 1, 3)]
+    assert judge(Guard(0.05, 10), seen) == GuardTripped(
         "5 of 20 requests failed (25.0%) at workers that run it; 5.0% is allowed"
     )
+    assert judge(Guard(None, 10, 0.1), seen) == GuardTripped(
+        "3 of 20 requests were blocked (15.0%) at workers that run it; 10.0% is allowed"
+    )
+    assert judge(Guard(None, 10, 0.15), seen) is None
 
 
 @pytest.mark.parametrize("text", ["10%", "0.5%", "99.9999%", "1", "12"])

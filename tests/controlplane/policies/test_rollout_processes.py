@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +48,14 @@ async def until_status(plant: Plant, holds: Callable[[str], bool]) -> str:
     return said
 
 
-def flags(plant: Plant, node: str) -> list[str]:
-    assert plant.server is not None
-    return [
-        *(*FREE, "--name=edge", f"--xds-server={plant.server.address}", f"--xds-token-file={plant.token}"),
-        *(f"--xds-cache={plant.folder / node}", f"--xds-node-id={node}"),
-    ]
-
-
 @asynccontextmanager
-async def processor(plant: Plant, node: str) -> AsyncIterator[Processor]:
-    found = Processor(parse_args(flags(plant, node)))
+async def processor(plant: Plant, node: str, *more: str) -> AsyncIterator[Processor]:
+    assert plant.server is not None
+    flags = [
+        *(*FREE, "--name=edge", f"--xds-server={plant.server.address}", f"--xds-token-file={plant.token}"),
+        *(f"--xds-cache={plant.folder / node}", f"--xds-node-id={node}", *more),
+    ]
+    found = Processor(parse_args(flags))
     await found.start()
     try:
         yield found
@@ -125,3 +124,48 @@ async def test_a_policy_goes_from_a_canary_to_all_and_stops_where_it_is_refused(
         await apply(plant, policy("lynx"))
         await asyncio.to_thread(plant.start_xds)
         await until(lambda: is_blocked(again, "a lynx"))
+
+
+async def test_a_canary_that_costs_requests_stops_by_itself(plant: Plant, valkey: str) -> None:
+    """Processors publish what they count, the tasks of the control plane judge it."""
+    plant.token.write_text(
+        await says(plant, "controlplane", "token", "pickers", "edge", "--processor", "edge")
+    )
+    plant.command.environment["VALKEY_URL"] = valkey
+    await apply(plant, configuration(), policy("sparrow"))
+    async with AsyncExitStack() as stack:
+        one, two = [
+            await stack.enter_async_context(processor(plant, node, f"--valkey-url={valkey}"))
+            for node in ("edge-1", "edge-2")
+        ]
+        for each in (one, two):
+            await until(lambda each=each: is_blocked(each, "a sparrow"))
+        await until_status(plant, lambda said: "2 of 2 workers run it" in said)
+        await apply(plant, released("herring", "manual"))
+        guard = ("--max-blocked-share", "0.2", "--min-requests", "10")
+        await says(plant, "rollout", "start", NAME, "--canary", "1", *guard)
+        await until_status(plant, lambda said: "1 of 2 workers run it" in said)
+        canary = one if is_blocked(one, "a herring") else two
+        with tasks(plant):
+            for text in ("a gull", "a herring"):
+                for _ in range(10):
+                    is_blocked(canary, text)
+            said = await until_status(plant, lambda said: "is halted" in said)
+        assert "requests were blocked (" in said
+        assert "blocked by guardrails since then" in said
+
+
+@contextmanager
+def tasks(plant: Plant) -> Iterator[None]:
+    """The control plane's task of guards, as often as it is due."""
+    script = (
+        "import time, django; django.setup()\n"
+        "from controlplane.telemetry.tasks import guard\n"
+        "while True: guard(); time.sleep(0.5)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], env=plant.command.environment)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()

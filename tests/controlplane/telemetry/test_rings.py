@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from controlplane.telemetry import rings as module
+from controlplane.telemetry import recent as module
 from controlplane.telemetry.rings import Rings
 from tests.support.telemetry import summary
 
