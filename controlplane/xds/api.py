@@ -45,27 +45,41 @@ _APPLIED: Final = {
 _WORKER: Final[dict[str, Any]] = {
     "type": "object",
     "required": [
-        *("id", "kind", "pool", "component", "user", "metadata"),
-        *("connected", "connectedAt", "seenAt", "applied", "types"),
+        *("id", "kind", "pool", "component", "version", "user", "metadata"),
+        *("connected", "connectedAt", "seenAt", "applied", "policies", "types"),
     ],
     "properties": {
         "id": _TEXT,
         "kind": {"type": "string", "enum": list(SUBSCRIBERS)},
         "pool": {"type": "string", "description": "or the gateway, or the payload processor"},
         "component": {"type": "string", "description": "as the worker says, such as epp"},
+        "version": {"type": "string", "description": "of the software, as the worker says"},
         "user": _TEXT,
         "metadata": {"type": "object"},
         "connected": {"type": "boolean"},
         "connectedAt": _MOMENT,
         "seenAt": _MOMENT,
         "applied": _APPLIED,
+        "policies": {
+            "type": ["integer", "null"],
+            "description": "guardrail policies in force; null = no payload processor",
+        },
         "types": {"type": "array", "items": _ANSWER, "description": "the last answer for each type"},
     },
 }
+_RUNNING: Final = {
+    "type": "object",
+    "required": ["document", "revision", "digest"],
+    "properties": {"document": _TEXT, "revision": {"type": "integer"}, "digest": _TEXT},
+}
 _FULLY: Final = {
     **_WORKER,
-    "required": [*_WORKER["required"], "answers"],
-    "properties": {**_WORKER["properties"], "answers": {"type": "array", "items": _ANSWER}},
+    "required": [*_WORKER["required"], "running", "answers"],
+    "properties": {
+        **_WORKER["properties"],
+        "running": {"type": "array", "items": _RUNNING, "description": "guardrail policies in force"},
+        "answers": {"type": "array", "items": _ANSWER},
+    },
 }
 _FILTERS: Final = {"kind": "kind", "pool": "pool", "id": "node_id", "user": "user"}
 _ORDERS: Final = {"id": "node_id", "pool": "pool", "seen": "seen_at"}

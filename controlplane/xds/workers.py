@@ -117,7 +117,8 @@ def forget() -> None:
 def rows(actor: Actor) -> QuerySet[Worker]:
     """All workers, with their answers."""
     require(actor, Action.READ, KIND)
-    return Worker.objects.select_related("applied__document").prefetch_related("answers")
+    found = Worker.objects.select_related("applied__document").prefetch_related("answers")
+    return found.annotate(policies=Count("running"))
 
 
 def find(actor: Actor, node_id: str) -> Worker:
@@ -128,8 +129,8 @@ def find(actor: Actor, node_id: str) -> Worker:
     return row
 
 
-def describe(row: Worker) -> dict[str, Any]:
-    """A worker, and of each type its last answer."""
+def describe(row: Any) -> dict[str, Any]:
+    """A worker of ``rows``, and of each type its last answer."""
     latest: dict[str, Any] = {}
     for answer in row.answers.all():
         latest.setdefault(answer.type_url, _answer(answer))
@@ -138,6 +139,7 @@ def describe(row: Worker) -> dict[str, Any]:
         "kind": row.kind,
         "pool": row.pool,
         "component": component_of(row.metadata),
+        "version": version_of(row.metadata),
         "user": row.user,
         "metadata": row.metadata,
         "connected": row.is_connected and timezone.now() - row.seen_at < SEEN_WITHIN,
@@ -150,6 +152,7 @@ def describe(row: Worker) -> dict[str, Any]:
             "revision": row.applied.number,
             "digest": row.applied.digest,
         },
+        "policies": row.policies if row.kind == NodeKind.PROCESSOR else None,
         "types": list(latest.values()),
     }
 
@@ -160,9 +163,23 @@ def component_of(metadata: Mapping[str, Any]) -> str:
     return found[:MAX_COMPONENT] if isinstance(found, str) else ""
 
 
-def describe_fully(row: Worker) -> dict[str, Any]:
-    """A worker with all its answers that are kept, newest first."""
-    return {**describe(row), "answers": [_answer(answer) for answer in row.answers.all()]}
+def version_of(metadata: Mapping[str, Any]) -> str:
+    """Of which release a worker says it is; empty = it does not say."""
+    found = metadata.get("version")
+    return found[:MAX_COMPONENT] if isinstance(found, str) else ""
+
+
+def describe_fully(row: Any) -> dict[str, Any]:
+    """A worker with the policies it enforces, and all its answers that are kept, newest first."""
+    running = row.running.select_related("document", "revision").order_by("document__name")
+    return {
+        **describe(row),
+        "running": [
+            {"document": each.document.name, "revision": each.revision.number, "digest": each.revision.digest}
+            for each in running
+        ],
+        "answers": [_answer(answer) for answer in row.answers.all()],
+    }
 
 
 def _answer(row: WorkerAnswer) -> dict[str, Any]:

@@ -51,7 +51,9 @@ class Processor:
 
     def __init__(self, node: str, name: str = "edge") -> None:
         self.node, self.name = node, name
-        workers.arrived(Node(node, name, {"component": "ipp"}), "processors", NodeKind.PROCESSOR)
+        workers.arrived(
+            Node(node, name, {"component": "ipp", "version": "1.2.3"}), "processors", NodeKind.PROCESSOR
+        )
         workers.joined({node})
 
     def sent(self) -> dict[str, Any]:
@@ -311,3 +313,19 @@ def test_annotations_come_back_with_the_policy() -> None:
     changed["metadata"]["annotations"]["pointsman.dev/rollout"] = "half"
     refused = client(Role.OPERATOR).post(f"{ALL}/house/validate", changed, format="json")
     assert refused.json()["details"][0]["path"] == "metadata.annotations[pointsman.dev/rollout]"
+
+
+def test_workers_are_shown_with_the_policies_they_enforce(two: tuple[Processor, Processor]) -> None:
+    apply(OPERATOR, [policy(name="second")])
+    two[0].answers()
+    api = client(Role.VIEWER)
+    listed = api.get("/api/v1/workers?kind=processor").json()["items"]
+    assert [(each["id"], each["version"], each["policies"]) for each in listed] == [
+        ("i-1", "1.2.3", 2),
+        ("i-2", "1.2.3", 1),
+    ]
+    shown = api.get("/api/v1/workers/i-1").json()
+    assert [(each["document"], each["revision"]) for each in shown["running"]] == [
+        ("house", 1),
+        ("second", 1),
+    ]
