@@ -34,7 +34,7 @@ payloadProcessor:
         type: webhook
         stages: [response]
         message: Legal has a say in this.
-        parameters: {{url: "http://127.0.0.1:{port}/", timeout: 5s}}
+        parameters: {{url: "http://127.0.0.1:{port}/", timeout: 2s}}
 """
 
 
@@ -44,12 +44,13 @@ async def judge() -> AsyncIterator[int]:
 
     async def answer(request: web.Request) -> web.Response:
         question = await request.json()
-        await asyncio.sleep(0.3)
-        return web.json_response({"flagged": any("contract" in each["text"] for each in question["texts"])})
+        said = " ".join(each["text"] for each in question["texts"])
+        await asyncio.sleep(60 if "silence" in said else 0.3)
+        return web.json_response({"flagged": "contract" in said})
 
     app = web.Application()
     app.router.add_post("/", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
+    runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield runner.addresses[0][1]
@@ -66,7 +67,10 @@ async def test_an_answer_waits_for_its_verdict(judge: int, tmp_path: Path) -> No
             messages = [{"role": "user", "content": text}]
             return (await client.chat.completions.create(model="alpha", messages=messages)).choices[0]
 
-        good, bad = await asyncio.gather(ask("a song " * 500), ask("the contract"))
+        good, bad, none = await asyncio.gather(
+            ask("a song " * 500), ask("the contract"), ask("a song of silence")
+        )
         assert "a song a song" in str(good.message.content)
         assert good.finish_reason != "content_filter"
         assert (bad.finish_reason, bad.message.content) == ("content_filter", "")
+        assert (none.finish_reason, none.message.content) == ("content_filter", "")

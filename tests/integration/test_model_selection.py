@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 CONFIG = """
 pools:
   - {{name: a, models: [alpha], simulator: {{replicas: 1, profile: instant}}}}
-  - {{name: b, models: [beta], simulator: {{replicas: 1, profile: instant}}}}
+  - {{name: b, models: [beta, gamma], simulator: {{replicas: 1, profile: instant}}}}
 payloadProcessor:
   config:
     plugins:
@@ -50,8 +50,9 @@ MODELS: dict[str, Any] = {
     "models": [
         {"name": "alpha", "pricing": {"input_per_million": 1}},
         {"name": "beta", "pricing": {"input_per_million": 3}},
+        {"name": "gamma", "pricing": {"input_per_million": 9}},
     ],
-    "groups": [{"name": "wise", "models": ["beta"]}],
+    "groups": [{"name": "wise", "models": ["beta", "gamma"]}],
 }
 
 
@@ -89,9 +90,9 @@ async def test_models_are_chosen_before_routing(tmp_path: Path) -> None:
         assert 'ipp_request_ttft_seconds_count{model="beta"} 2\n' in page
         async with session.get(f"{url}/debug/plugins/state") as answer:
             state = json.dumps(await answer.json())
-        assert '"totalModels": 2' in state
+        assert '"totalModels": 3' in state
 
-        file.write_text(json.dumps({"models": MODELS["models"][1:]}))
+        file.write_text(json.dumps({"models": MODELS["models"][1:2]}))
         async with asyncio.timeout(PATIENCE_S):
             while (await ask(gateway, session, "auto"))[1]["model"] != "beta":  # noqa: ASYNC110 - a followed file
                 await asyncio.sleep(0.2)

@@ -1,7 +1,7 @@
-"""A whole gateway with a payload processor, before a model server that answers whatever a test has it say.
+"""A whole gateway with a payload processor, before model servers that answer whatever a test has them say.
 
-Everything is real but the model server: Envoy, the processor and a picker. The server keeps what it has seen
-of each request, by the key that the test sent in ``KEY``, and answers with the bytes kept under that key.
+Everything is real but the model servers, one for each pool: Envoy, the processor and pickers. They keep what
+they see of each request, by the key that the test sent in ``KEY``, and answer with what is kept under it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import io
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from cli.local.gateway import Gateway
+from cli.local.plan import PoolPlan
 from dataplane.processes.folder import write_atomically
 from tests.dataplane.extproc.vectors.envoy import Message, read_message
 from tests.support.gateway import started_gateway
@@ -32,17 +34,20 @@ WAIT_S = 60.0
 Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-class ModelServer:
-    """What stands behind the picker."""
+class ModelServers:
+    """What stands behind the pickers."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[Message]] = {}
         """Requests that have come whole, by key."""
+        self.pools: dict[str, str] = {}
+        """The pool whose server has seen the last of them, by key."""
         self.answers: dict[str, Write] = {}
         self.left: dict[str, asyncio.Event] = {}
         """Set when the gateway gives an answer up."""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, pool: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer on a connection to a pool's server."""
         key = ""
         try:
             while True:
@@ -53,6 +58,7 @@ class ModelServer:
                     continue
                 key = message.headers.get(KEY, "")
                 self.seen.setdefault(key, []).append(message)
+                self.pools[key] = pool
                 await self.answers.get(key, said("ok"))(writer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -110,9 +116,9 @@ def chat(text: Any, **more: Any) -> bytes:
 
 
 class Guarded:
-    """A running gateway, its client, and its model server."""
+    """A running gateway, its client, and its model servers."""
 
-    def __init__(self, gateway: Gateway, server: ModelServer, session: aiohttp.ClientSession) -> None:
+    def __init__(self, gateway: Gateway, server: ModelServers, session: aiohttp.ClientSession) -> None:
         self.gateway = gateway
         self.server = server
         self.session = session
@@ -147,8 +153,8 @@ class Guarded:
                     pieces.append(piece)
             except aiohttp.ClientPayloadError:
                 broken = True
-        seen = self.server.seen.pop(key, [])
-        return Answered(response.status, response.headers, b"".join(pieces), broken, seen)
+        seen, pool = self.server.seen.pop(key, []), self.server.pools.pop(key, "")
+        return Answered(response.status, response.headers, b"".join(pieces), broken, seen, pool)
 
     async def raw(self, request: bytes) -> Message:
         """Send bytes on a connection of their own, and read one answer."""
@@ -173,7 +179,13 @@ class Answered:
     """What a client got, and what the model server saw of its request."""
 
     def __init__(
-        self, status: int, headers: Mapping[str, str], body: bytes, broken: bool, seen: list[Message]
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        broken: bool,
+        seen: list[Message],
+        pool: str,
     ) -> None:
         self.status = status
         self.headers = headers
@@ -181,6 +193,8 @@ class Answered:
         self.is_broken = broken
         """Whether the body did not end as a body does."""
         self.seen = seen
+        self.pool = pool
+        """The one whose server has answered."""
 
     @property
     def error(self) -> dict[str, Any]:
@@ -199,26 +213,25 @@ class Answered:
 
 @asynccontextmanager
 async def guarded_gateway(config: str, folder: Path) -> AsyncIterator[Guarded]:
-    """The gateway of a configuration whose first pool is served by a ``ModelServer``."""
-    server = ModelServer()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=LIMIT_BYTES)
-    port = listening.sockets[0].getsockname()[1]
+    """The gateway of a configuration whose pools are served by ``ModelServers``."""
+    server = ModelServers()
     connector = aiohttp.TCPConnector(limit=0)
-    try:
-        async with (
-            started_gateway(config, folder) as gateway,
-            aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,
-        ):
-            await gateway.children["sim-" + gateway.plan.pools[0].name].stop()
-            await _replace_endpoints(gateway, port)
-            yield Guarded(gateway, server, session)
-    finally:
-        listening.close()
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(started_gateway(config, folder))
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        )
+        for pool in gateway.plan.pools:
+            serve = partial(server.serve, pool.name)
+            listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=LIMIT_BYTES)
+            stack.callback(listening.close)
+            await gateway.children["sim-" + pool.name].stop()
+            await _replace_endpoints(gateway, pool, listening.sockets[0].getsockname()[1])
+        yield Guarded(gateway, server, session)
 
 
-async def _replace_endpoints(gateway: Gateway, port: int) -> None:
+async def _replace_endpoints(gateway: Gateway, pool: PoolPlan, port: int) -> None:
     """Have picker and Envoy know the one server."""
-    pool = gateway.plan.pools[0]
     endpoint = {"name": "server", "address": "127.0.0.1", "port": str(port)}
     write_atomically(pool.endpoints_file, json.dumps({"endpoints": [endpoint]}))
     url = f"http://127.0.0.1:{pool.metrics_port}/debug/endpoints"

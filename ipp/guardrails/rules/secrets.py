@@ -8,6 +8,7 @@ counts.
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 from ipp.guardrails.matches import MAX_STREAM_MATCH
@@ -18,6 +19,8 @@ MIN_ENTROPY: Final = 2.7
 
 MAX_SIGNS: Final = 10
 """One in so many characters of a piece of a key may be neither letter nor digit."""
+_WANTED: Final = tuple(re.compile(b"[%b]" % characters) for characters in (b"0-9", b"a-z", b"A-Z"))
+_SIGN: Final = re.compile(rb"[+/_=-]")
 _GOOGLE: Final = 39
 """Characters of a Google key; a longer run is none."""
 
@@ -80,12 +83,21 @@ def _random(value: str) -> bool:
 
 
 def _mixed(raw: bytes, start: int, end: int) -> int:
-    """What base64 looks like, and paths of URLs do not: digits, both cases, hardly a sign."""
+    """What base64 looks like, and paths of URLs do not: digits, both cases, hardly a sign.
+
+    Of a long run that is none each character could begin another candidate; those that lack the same are left
+    out, so that every character is looked at a few times and no more.
+    """
     value = raw[start:end]
-    letters = value.upper() != value and value.lower() != value
-    signs = sum(value.count(sign) for sign in b"+/_=-")
-    digits = any(48 <= character <= 57 for character in value)
-    return end if letters and digits and MAX_SIGNS * signs <= len(value) else -1
+    for wanted in _WANTED:
+        if wanted.search(value) is None:
+            found = wanted.search(raw, end)
+            return -max(start + 1, found.start() - MAX_STREAM_MATCH + 1 if found else len(raw))
+    signs = [found.start() for found in _SIGN.finditer(value)]
+    allowed = len(value) // MAX_SIGNS
+    if len(signs) <= allowed:
+        return end
+    return -(start + signs[len(signs) - allowed - 1] + 1)
 
 
 def _keyed(raw: bytes, start: int, end: int) -> int:

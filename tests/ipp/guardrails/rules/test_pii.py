@@ -2,12 +2,16 @@
 
 import re
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from dataplane.config.guardrails import Pii
 from ipp.guardrails import checksums
 from ipp.guardrails.matches import MAX_STREAM_MATCH
+from ipp.guardrails.rules import secrets
 from ipp.guardrails.rules.pii import PiiRule
+from ipp.guardrails.scanning import Scanner
 from tests.support.guardrail_rules import found, made
 
 KEY = "sk-" + "proj-Ab3dEf6hIj9lMn2pQr5tUv8x"
@@ -125,3 +129,21 @@ def test_kinds_of_secrets_say_whose_they_are():
 def test_letters_that_are_those_of_ascii_only_without_regard_to_case_make_no_number(text: str):
     rule = PiiRule(Pii(entities=["iban", "nationalId"]), streaming=False)
     assert rule.find(text) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from("aA1/"), st.integers(1, 200)), max_size=8))
+def test_pieces_of_keys_are_those_that_are_found_from_every_place(runs):
+    """What is left out of a long run is nothing that a search from each of its characters would find."""
+    raw = b"x" * 3 + b"".join(character.encode() * count for character, count in runs)
+    wanted, at = [], 0
+    while at < len(raw):
+        value = raw[at : at + MAX_STREAM_MATCH]
+        signs = value.count(b"/")
+        mixed = value.upper() != value != value.lower() and b"1" in value and 10 * signs <= len(value)
+        if len(value) >= 60 and mixed:
+            wanted.append((at, at + len(value)))
+            at += len(value)
+        else:
+            at += 1
+    scanner = Scanner([item for item in secrets.items(streaming=True) if item.kind == "secret.piece"])
+    assert [match[:2] for match in scanner.find(raw.decode())] == wanted
