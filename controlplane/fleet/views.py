@@ -25,6 +25,7 @@ from controlplane.fleet.status import STALE_AFTER
 from controlplane.telemetry import panels
 from controlplane.xds import workers
 from controlplane.xds.models import Worker
+from controlplane.xds.nodes import NodeKind
 from epp.objects import schema
 
 MAX_SHOWN: Final = 200
@@ -41,7 +42,7 @@ class Overview(ConsoleView):
         """The page, or its live part."""
         pools = pool_rows(self.actor)
         there = Worker.objects.filter(is_connected=True, seen_at__gte=timezone.now() - workers.SEEN_WITHIN)
-        pickers = there.filter(pool__in=InferencePool.objects.values("name"))  # not the Envoys of gateways
+        pickers = there.filter(kind=NodeKind.PICKER, pool__in=InferencePool.objects.values("name"))
         context = {
             "pools": pools,
             "pools_serving": sum(row["status"][0] == "ok" for row in pools),
@@ -152,7 +153,7 @@ class Pool(ConsoleView):
         """The page, or its live part."""
         pool = PoolService().get(self.actor, name)
         found = endpoints.rows(self.actor, name).order_by("name")
-        there = workers.rows(self.actor).filter(pool=name)[:MAX_SHOWN]
+        there = workers.rows(self.actor).filter(kind=NodeKind.PICKER, pool=name)[:MAX_SHOWN]
         binding = PoolBinding.objects.select_related("document").filter(pool=name).first()
         context = {
             "pool": pool,

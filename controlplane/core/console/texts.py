@@ -14,6 +14,9 @@ from controlplane.core.resources import Document
 from dataplane.config.document import read_document
 from dataplane.errors import ConfigError
 
+MAX_LOCATED: Final = 128 << 10
+"""Longest text, in characters, in which places are looked for: parsing it once more takes as long again."""
+
 _Loader: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _STEP: Final = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _LINE: Final = re.compile(r"^line (\d+)")
@@ -69,6 +72,8 @@ def problems_of(error: ServiceError, text: str) -> list[Problem]:
 
 
 def _composed(text: str) -> yaml.Node | None:
+    if len(text) > MAX_LOCATED:
+        return None
     try:
         found: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, UnicodeError):
