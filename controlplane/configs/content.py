@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ Document = dict[str, Any]
 VERSIONS: Final = (API_VERSION, DEPRECATED_API_VERSION)
 _ITSELF: Final = "policy"
 """What a policy is called while it is judged."""
+_RULE: Final = re.compile(rf"{_ITSELF}\.spec\.rules\[(\d+)\]")
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -115,9 +117,12 @@ def judge_policy(document: Mapping[str, Any], problems: list[ConfigError]) -> Co
     if spec is None:
         problems += mistakes
         return None
+    places = _readable(document["spec"].get("rules")) if mistakes else range(len(spec.rules))
     enabled = msgspec.structs.replace(spec, enabled=True)
-    Policies([(_ITSELF, enabled)], Asking(lambda _: None), mistakes)
-    problems += [ConfigError(each.message, path=each.path.removeprefix(f"{_ITSELF}.")) for each in mistakes]
+    found: list[ConfigError] = []
+    Policies([(_ITSELF, enabled)], Asking(lambda _: None), found)
+    mistakes += [ConfigError(each.message, path=_in_document(each.path, places)) for each in found]
+    problems += mistakes
     said = {
         "apiVersion": guardrails.API_VERSION,
         "kind": guardrails.KIND,
@@ -125,6 +130,20 @@ def judge_policy(document: Mapping[str, Any], problems: list[ConfigError]) -> Co
     }
     text = None if mistakes else canonical(said, problems)
     return None if text is None else Content(text)
+
+
+def _readable(rules: Any) -> list[int]:
+    """Places of the rules that could be read; the others were left out, so those behind them have moved."""
+    listed = rules if isinstance(rules, list) else []
+    return [at for at, rule in enumerate(listed) if decode_struct(rule, guardrails.Rule, "", []) is not None]
+
+
+def _in_document(path: str, places: Sequence[int]) -> str:
+    """A compiler's path as one of the document."""
+    found = _RULE.match(path)
+    if found is None or int(found[1]) >= len(places):
+        return path.removeprefix(f"{_ITSELF}.")
+    return f"spec.rules[{places[int(found[1])]}]{path[found.end() :]}"
 
 
 def parsed(text: str) -> Document:

@@ -120,6 +120,23 @@ def test_all_mistakes_are_told_at_once() -> None:
     ]
 
 
+def test_mistakes_behind_a_rule_that_cannot_be_read_keep_their_place() -> None:
+    found = refusal(
+        policy(
+            rule("keyword", {"words": ["a"]}, name="a"),
+            rule("patterns", {"patterns": ["("]}, name="b"),
+            rule("nonsense", name="c"),
+            rule("maxInputTokens", {"tokens": "many"}, name="d"),
+        )
+    )
+    assert [each.partition(": ")[0] for each in sorted(found)] == [
+        "rules[0].type",
+        "rules[1].parameters.patterns[0]",
+        "rules[2].type",
+        "rules[3].parameters.tokens",
+    ]
+
+
 def test_named_tenants_and_pools_are_told_when_missing_and_kept_from_going() -> None:
     judged = rule("judge", {"pool": "other", "model": "llama", "instruction": "?"})
     early = apply(OPERATOR, [policy(judged, tenants=["research", "team-*"], pools=["pool"])])
