@@ -7,6 +7,7 @@ to a Unix socket; anything else is a mistake in the test, told at once instead o
 import ipaddress
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,23 @@ def guarded(connect: Callable[..., Any]) -> Callable[..., Any]:
         return connect(self, address)
 
     return connect_here
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let modules with processes of their own come first, those of a folder one after another.
+
+    Each of two processes of tests begins with a half of the list, and takes from the other's when it is done:
+    so one waits for processes while the other computes, nobody ends with the longest test, and what a folder
+    shares is built once.
+    """
+    folders: dict[Path, int] = {}
+    ranks: dict[Path, int] = {}
+    for item in items:
+        folders.setdefault(item.path.parent, len(folders))
+        is_long = any(item.get_closest_marker(name) for name in ("integration", "slow"))
+        ranks[item.path] = max(ranks.get(item.path, 0), int(is_long))
+    items.sort(key=lambda item: (1, 0) if not ranks[item.path] else (0, folders[item.path.parent]))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,9 +11,10 @@ import pytest
 from tests.support.browser import Visit
 from tests.support.station import Station
 from tests.support.valkey import ValkeyServer
+from tests.support.waiting import PATIENCE_S
 
 CHROMIUM = shutil.which("chromium")
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = PATIENCE_S * 1000
 
 
 @pytest.fixture(scope="module")

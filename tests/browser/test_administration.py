@@ -40,7 +40,7 @@ def test_an_administrator_corrects_a_mistake_and_changes_and_deletes_an_object(
     apply(ADMIN, [objective()])
     seen = visit(str(live_server))
     page = log_in(seen, "/admin/", Role.ADMIN)
-    assert page.get_by_role("heading", level=1).inner_text() == "Objects, people and records"
+    seen.arrives("Objects, people and records")
     seen.check()
     page.get_by_role("link", name="Inference objectives").first.click()
     seen.check()

@@ -29,7 +29,7 @@ def test_a_first_visit_from_login_to_roll_back(
     seen.go("/")
     seen.check()
     seen.log_in(USER)
-    assert page.get_by_role("heading", level=1).inner_text() == "Overview"
+    seen.arrives("Overview")
 
     pickers = make_pool(seen, station)
     request.addfinalizer(lambda: station.leave(pickers))
@@ -40,7 +40,7 @@ def test_a_first_visit_from_login_to_roll_back(
     page.get_by_text("rollback").first.wait_for()
     seen.check()
     page.get_by_role("button", name="Log out").click()
-    assert "/login/" in page.url
+    page.wait_for_url("**/login/**")
     assert seen.found() == ([], [])
 
 
@@ -54,7 +54,7 @@ def make_pool(seen: Visit, station: Station) -> list[Follower]:
     page.get_by_label("Name").fill("edge")
     page.get_by_label("Models").fill("llama")
     page.get_by_role("button", name="Make the pool").click()
-    assert page.get_by_role("heading", level=1).inner_text() == "edge"
+    seen.arrives("edge")
     pickers = station.follow("edge", "edge-1", "edge-2")
     for name in ("edge-1", "edge-2"):
         row = page.get_by_role("row").filter(has=page.get_by_role("cell", name=name, exact=True))
@@ -88,17 +88,17 @@ def change_a_weight_through_a_canary_to_all_and_back(
     page.get_by_role("button", name="Publish").click()
 
     page.get_by_text("1 of 2 run it").wait_for()  # htmx brings it
-    assert weights(pickers) == [before, 7.0]
+    wait_until(lambda: weights(pickers) == [before, 7.0])
     canary = next(picker for picker in pickers if picker.weight(SCORER) == 7.0)
     name = f"edge-{pickers.index(canary) + 1}"
+    wait_until(lambda: station.applied(name)["revision"] == 2)
     applied = station.applied(name)
-    assert applied["revision"] == 2
     assert canary.revision() == f"edge/2@{applied['digest'][:12]}"
     seen.check()
     page.get_by_role("button", name="Promote to all").click()
     page.get_by_text("2 of 2 run it").wait_for()
     page.get_by_text("Complete", exact=True).wait_for()
-    assert weights(pickers) == [7.0, 7.0]
+    wait_until(lambda: weights(pickers) == [7.0, 7.0])
     page.get_by_role("button", name="Roll back").click()
     page.get_by_text("Rolled back: revision 3 says what was before.").wait_for()
     wait_until(lambda: weights(pickers) == [before, before])

@@ -17,6 +17,7 @@ from tests.support.browser import Visit
 from tests.support.station import USER, Station
 from tests.support.telemetry import summary
 from tests.support.valkey import ValkeyServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -91,23 +92,27 @@ def test_charts_show_what_workers_say_and_say_when_they_do_not(
     page.reload()
     state(seen, "live").wait_for()
     requests, ttft, queue, kv = page.locator(".chart").all()
-    assert page.locator(".plot canvas:visible").count() == CHARTS
+    wait_until(lambda: page.locator(".plot canvas:visible").count() == CHARTS)
     for chart, shown in ((requests, "42.0"), (ttft, "250"), (queue, "6"), (kv, "50.0")):
-        assert chart.locator(".stat-value").inner_text() == shown
-    lines = [button.inner_text().split("\n") for button in requests.locator(".legend-item").all()]
-    assert lines[:3] == [["All pools", "42.0"], ["busy", "40.0"], ["calm", "2.0"]]
+        chart.locator(".stat-value").get_by_text(shown, exact=True).wait_for()
+
+    def lines() -> list[list[str]]:
+        return [button.inner_text().split("\n") for button in requests.locator(".legend-item").all()][:3]
+
+    wait_until(lambda: lines() == [["All pools", "42.0"], ["busy", "40.0"], ["calm", "2.0"]], lines)
     # The first second may hold one worker alone.
-    said = requests.locator(".chart-said").inner_text()
-    assert re.search(r"mean [34]\d\.\d /s, in the last 15 minutes", said)
+    said = requests.locator(".chart-said").inner_text
+    wait_until(lambda: re.search(r"mean [34]\d\.\d /s, in the last 15 minutes", said()), said)
     requests.get_by_text("As a table").click()
     cells = requests.get_by_role("row", name="calm").get_by_role("cell")
     cells.get_by_text("2.0 /s").first.wait_for()
-    assert cells.all_inner_texts() == ["2.0 /s"] * 4
+    wait_until(lambda: cells.all_inner_texts() == ["2.0 /s"] * 4, cells.all_inner_texts)
     seen.check()
 
     ttft.get_by_role("button", name="calm").click()
     hidden = page.locator(".legend-item[aria-pressed=false]")
-    assert hidden.all_inner_texts() == [f"calm\n{value}" for value in ("2.0", "250", "3", "50.0")]
+    wanted = [f"calm\n{value}" for value in ("2.0", "250", "3", "50.0")]
+    wait_until(lambda: hidden.all_inner_texts() == wanted, hidden.all_inner_texts)
 
     page.get_by_role("button", name="Pause").click()
     state(seen, "paused").wait_for()
@@ -116,7 +121,7 @@ def test_charts_show_what_workers_say_and_say_when_they_do_not(
 
     speaker.be_silent(True)
     state(seen, "off").wait_for()
-    assert "no worker is heard" in page.locator("#charts-why").inner_text()
+    page.locator("#charts-why").get_by_text("no worker is heard").wait_for()
     seen.check()
     speaker.be_silent(False)
     state(seen, "live").wait_for()
@@ -125,7 +130,7 @@ def test_charts_show_what_workers_say_and_say_when_they_do_not(
 
     station.stop_web()
     state(seen, "off").wait_for()
-    assert "no connection to the control plane; trying again." in page.locator("#charts-why").inner_text()
+    page.locator("#charts-why").get_by_text("no connection to the control plane; trying again.").wait_for()
     station.start_web()
     state(seen, "live").wait_for()
 
@@ -138,7 +143,7 @@ def test_without_the_chart_library_all_but_the_lines_is_there(
     seen.go("/")
     seen.log_in(USER)
     state(seen, "live").wait_for()
-    assert seen.page.locator(".legend-item", has_text="busy").count() == CHARTS
+    wait_until(lambda: seen.page.locator(".legend-item", has_text="busy").count() == CHARTS)
     assert (seen.page.locator(".plot:visible").count(), seen.page.locator("canvas").count()) == (0, 0)
 
 
@@ -148,7 +153,13 @@ def test_without_javascript_there_are_the_numbers_and_the_tables(
     seen = opened(visit, station, java_script_enabled=False)
     page = seen.page
     state(seen, "loaded").wait_for()
-    assert page.locator(".stat-value").all_inner_texts()[4:] == ["42.0", "250", "6", "50.0"]
+    values = page.locator(".stat-value")
+
+    def shown() -> list[str]:
+        page.reload()  # nothing else brings news to this browser
+        return list(values.all_inner_texts()[4:])
+
+    wait_until(lambda: shown() == ["42.0", "250", "6", "50.0"], values.all_inner_texts)
     assert page.locator(".plot:visible, .legend:visible, #charts-pause:visible").count() == 0
     page.get_by_role("heading", name="Latest rollouts").wait_for()
     seen.go("/audit/")

@@ -58,7 +58,8 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(limit=200)
-    async with aiohttp.ClientSession(connector=connector) as opened:
+    timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as opened:
         yield opened
 
 

@@ -36,6 +36,11 @@ class Visit:
         self.page.get_by_label("Username").fill(user)
         self.page.get_by_label("Password").fill(PASSWORD)
         self.page.get_by_role("button", name="Log in").click()
+        self.page.wait_for_url(lambda url: "/login/" not in url)
+
+    def arrives(self, heading: str) -> None:
+        """Wait for the page with this heading."""
+        self.page.get_by_role("heading", level=1, name=heading, exact=True).wait_for()
 
     def check(self) -> None:
         """Keep what axe says against the page in both themes, and whether it is wider than a phone."""

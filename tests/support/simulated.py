@@ -18,7 +18,7 @@ import yaml
 
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 POD = "x-inference-pod"
 """Header by which a simulated server tells its name."""
@@ -129,7 +129,7 @@ def total(exposition: str, name: str) -> float:
 async def running(config: str, folder: Path) -> AsyncIterator[Rig]:
     """The gateway of a configuration, ready."""
     connector = aiohttp.TCPConnector(limit=0)
-    timeout = aiohttp.ClientTimeout(total=60)
+    timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
     async with (
         started_gateway(config, folder) as gateway,
         aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
