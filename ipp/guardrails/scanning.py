@@ -175,7 +175,7 @@ def locating(compiled: Any) -> Search:
     to find it.
     """
     matches: Any = getattr(getattr(compiled, "_regexp", None), "Match", None)
-    if matches is None:
+    if matches is None or _ANYWHERE is None:
         return lambda raw, at: None if (found := compiled.search(raw, at)) is None else found.span()
 
     def locate(raw: bytes, at: int) -> tuple[int, int] | None:

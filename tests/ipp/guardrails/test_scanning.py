@@ -5,9 +5,11 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataplane.config.guardrails import Patterns
 from dataplane.errors import ConfigError
 from ipp.guardrails import scanning
 from ipp.guardrails.pattern_length import greatest_length
+from ipp.guardrails.rules.patterns import PatternRule
 from ipp.guardrails.scanning import Item, Scanner
 from tests.support.guardrail_rules import found, made
 
@@ -105,3 +107,31 @@ def test_a_pattern_sees_what_stands_before_the_start_and_nothing_begins_there():
     rule = made("patterns", {"patterns": [r"\bab", "^c"]})
     assert [(m.start, m.end) for m in rule.find("xab ab", 1)] == [(4, 6)]
     assert rule.find("cc", 1) == []
+
+
+@pytest.mark.parametrize("has_spans", [True, False], ids=["by spans", "by search"])
+def test_a_pattern_is_located_whatever_the_library_offers(has_spans: bool, monkeypatch: pytest.MonkeyPatch):
+    if not has_spans:
+        monkeypatch.setattr(scanning, "_ANYWHERE", None)
+    locate = scanning.locating(re2.compile("(é)?b+".encode()))
+    raw = "aébbb b".encode()
+    assert [locate(raw, at) for at in (0, 3, 6, 8)] == [(1, 6), (3, 6), (7, 8), None]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_local"),
+    [
+        (r"\bfoo[^a-z]bar\b", True),
+        (r"a.*b", True),
+        (r"^foo", False),
+        (r"(?m)x|^foo", False),
+        (r"foo$", False),
+        (r"foo\z", False),
+        (r"\Afoo", False),
+    ],
+)
+def test_a_pattern_that_asks_where_a_text_begins_or_ends_is_looked_for_text_by_text(
+    pattern: str, is_local: bool
+):
+    rule = PatternRule(Patterns(patterns=["x", pattern]), streaming=False)
+    assert rule.is_local is is_local

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
 from ipp.guardrails import words
-from ipp.guardrails.words import MAX_HIDDEN, WordFinder
+from ipp.guardrails.words import MAX_HIDDEN, MAX_SHORT, WordFinder
 
 WORDS = ["kill", "secret plan", "pot", "fail", "ass", "бомба", "爆弾", "Straße"]
 
@@ -119,3 +119,12 @@ def test_a_word_that_nothing_can_be_is_refused_with_its_place(word: str, message
     with pytest.raises(ConfigError) as refused:
         WordFinder(["fine", word])
     assert (refused.value.path, refused.value.message) == ("words[1]", message)
+
+
+@given(st.lists(st.sampled_from([*WORDS, "k1ll", "k i l l", "é", " ", "x" * 9]), max_size=8).map(" ".join))
+def test_a_text_that_is_gone_over_piece_by_piece_gives_the_same(text: str):
+    finder, long = WordFinder(WORDS), text + " " * (MAX_SHORT + 1)
+    whole = finder.find(long)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "AT_ONCE", 3)
+        assert finder.find(long) == whole
