@@ -43,6 +43,8 @@ _ANTHROPIC: Final = frozenset(
         "message_stop",
     }
 )
+_LABELS: Final = frozenset({b"type", b"id", b"format", b"name", b"role", b"signature"})
+"""What tells what a text is, in objects that nobody knows as well, and never goes on."""
 _ENDS_RESPONSE: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -104,6 +106,7 @@ def _read_choices(value: Mapping[str, Any], texts: Sequence[Text]) -> Reading:
             len(keys) < 3
             or keys[0] != b"choices"
             or keys[2] not in (b"delta", b"text")
+            or keys[-1] in _LABELS
             or text.kind is Kind.DATA
         ):
             channels.append(None)
@@ -257,10 +260,17 @@ class Ending:
     def __init__(self) -> None:
         self._last: Mapping[str, Any] = {}
         """Data of an event that tells the API."""
+        self._first: Mapping[str, Any] = {}
+        """Data of the first event that came, sent or not: it tells the API where none was sent."""
         self._open: dict[object, bool] = {}
         """Choices or blocks that have begun; whether each goes on."""
         self.usage: Mapping[str, Any] | None = None
         """The last usage that the stream told."""
+
+    def came(self, value: Any) -> None:
+        """An event with this data came."""
+        if not self._first and isinstance(value, Mapping):
+            self._first = value
 
     def sent(self, value: Any) -> None:
         """An event with this data goes to the client."""
@@ -319,6 +329,11 @@ class Ending:
             return b"".join((*stops, reason, told, event({"type": "message_stop"})))
         if kind.startswith("response."):
             return self._cut_response(refusal)
+        begun = str(self._first.get("type", ""))
+        if begun in _ANTHROPIC:
+            return event({"type": "error", "error": error})
+        if begun.startswith("response."):
+            return event({"sequence_number": 0, **error, "type": "error"}) + _done()
         return event({"error": error}) + _done()
 
     def _cut_response(self, refusal: Refusal) -> bytes:

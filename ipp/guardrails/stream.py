@@ -53,7 +53,7 @@ from ipp.guardrails.texts import (
     without_details,
 )
 from ipp.guardrails.verdicts import MAX_VERDICTS, Refusal, Verdict, unreadable
-from ipp.guardrails.waiting import Alike, GoingText, WaitingEvent
+from ipp.guardrails.waiting import Alike, GoingText, Speaking, WaitingEvent
 
 MAX_EVENT_BYTES: Final = 8 << 20
 """One event; those that repeat a whole answer at its end are the long ones."""
@@ -95,8 +95,8 @@ class StreamGuard:
         self._texts: dict[Channel, GoingText] = {}
         self._tails: dict[Channel, str] = {}
         """Of texts that have ended, what they said last: a server may have one go on all the same."""
-        self._speaking: dict[Channel, Channel] = {}
-        """By choice, the channel that said something last."""
+        self._speaking: dict[Channel, Speaking] = {}
+        """By choice, the channels that said something last."""
         self._queue: deque[WaitingEvent] = deque()
         self._queued_bytes = 0
         self._ending = Ending()
@@ -167,6 +167,7 @@ class StreamGuard:
             return
         except UnreadableError as error:
             raise _CutError(unreadable(error, "stream")) from None
+        self._ending.came(value)
         event = WaitingEvent(raw, data, value, found)
         reading = read(value, found.texts)
         self._alike = Alike.of(event, reading)
@@ -230,8 +231,7 @@ class StreamGuard:
             if (tail := self._tails.pop(key, "")) and isinstance(finder, PlainFinder):
                 going.go_on_after(tail)
         going.model = event.value, text
-        if words and self._speaking.get(key[:2]) != key:
-            self._speaking[key[:2]] = key
+        if words and self._speaking.setdefault(key[:2], Speaking()).is_news(event, key):
             for waiting in self._queue:
                 waiting.is_overdue |= any(part[0].key[:2] == key[:2] for part in waiting.parts)
         new = words if key[0] != OTHER else self._as_repeated(going, text, words)

@@ -120,6 +120,26 @@ class WaitingEvent:
         return all(upto <= text.finder.frontier or upto <= text.sent for text, upto, _, _ in self.parts)
 
 
+class Speaking:
+    """Which texts of a choice go on: those of the last event that had any, which may be several at once."""
+
+    __slots__ = ("_before", "_event", "_now")
+
+    def __init__(self) -> None:
+        self._event: WaitingEvent | None = None
+        self._now: set[Channel] = set()
+        self._before: set[Channel] = set()
+
+    def is_news(self, event: WaitingEvent, key: Channel) -> bool:
+        """Note that a text goes on in an event; whether it is another than in the one before."""
+        if event is not self._event:
+            self._event = event
+            self._before, self._now = self._now, {key}
+            return key not in self._before
+        self._now.add(key)
+        return key not in self._before
+
+
 class Alike:
     """An event that others are like but for one text: nearly all of a stream, which need not be read anew."""
 

@@ -162,6 +162,53 @@ def test_a_cut_stream_ends_like_its_api_ends(api):
     assert [(verdict.rule, verdict.start, verdict.end) for verdict in told] == [("stop", 6, 10)]
 
 
+@pytest.mark.parametrize(
+    ("data", "ending"),
+    [
+        (
+            {"type": "message_start", "message": {"content": [{"type": "text", "text": "stop"}]}},
+            (b"event: error\ndata: ", {"type": "error"}),
+        ),
+        (
+            {"type": "response.created", "response": {"instructions": "stop"}},
+            (b"event: error\ndata: ", {"type": "error", "code": "guardrail_patterns", "sequence_number": 0}),
+        ),
+        ({"choices": [{"delta": {"content": 1, "x": "stop"}}], "y": "stop"}, (b"data: ", {})),
+    ],
+)
+def test_a_stream_of_which_nothing_was_sent_ends_in_an_error_of_its_api(data, ending):
+    [sent] = run(policy(STOP).open_stream("sse"), [b"data: " + json.dumps(data).encode() + b"\n\n"])
+    begin, said = ending
+    assert sent.startswith(begin)
+    [error, *_] = data_of(sent)
+    assert error.items() >= said.items()
+    assert "guardrail_patterns" in json.dumps(error)
+
+
+def test_texts_that_go_on_side_by_side_and_what_tells_their_type_stay_as_they_came():
+    chunks = [
+        chunk(
+            {
+                "reasoning": word,
+                "reasoning_details": [{"type": "reasoning.text", "text": word, "format": "x-1"}],
+                "steps": [{"type": "unheard.of", "id": "s-1", "a": word, "b": word}],
+            }
+        )
+        for word in ("one ", "two ", "three ", "four ", "five")
+    ]
+    chunks += [chunk({}, reason="stop"), b"data: [DONE]\n\n"]
+    guard = policy(at_work("mail", r"\w+@\w+", 8)).open_stream("sse")
+    assert b"".join(run(guard, chunks)) == b"".join(chunks)
+
+
+def test_what_is_masked_in_an_object_nobody_knows_leaves_its_type_alone():
+    chunks = [chunk({"steps": [{"type": "unheard.of", "a": word}]}) for word in ("to m", "e@", "x")]
+    sent = data_of(b"".join(run(policy(MAIL).open_stream("sse"), chunks)))
+    steps = [event["choices"][0]["delta"]["steps"][0] for event in sent]
+    assert "".join(step["a"] for step in steps) == "to [EMAIL]"
+    assert {step["type"] for step in steps} == {"unheard.of"}
+
+
 def test_every_choice_that_goes_on_is_ended():
     chunks = [chunk({"content": "a" * 9}, index) for index in (0, 1, 2)]
     chunks += [chunk({}, 1, "stop"), chunk({"content": "stop"}, 0)]
