@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controlplane.configs.models import ConfigRevision, RevisionAck, Rollout
+from controlplane.configs.models import ConfigRevision, RevisionAck, Rollout, Running
 from controlplane.core.administration.pages import ResourceAdmin, TokenAdmin, UserAdmin, records
 from controlplane.core.administration.site import AdministrationSite
 from controlplane.core.kinds import KINDS
@@ -27,6 +27,7 @@ _RECORDS: Final = {
     ConfigRevision: records("document", "number", "author", "comment", "created_at"),
     Rollout: records("document", "revision", "stage", "reason", "author", "created_at", filters=("stage",)),
     RevisionAck: records("rollout", "worker", "outcome", "requests", "errors", "at", filters=("outcome",)),
+    Running: records("worker", "document", "revision"),
     PoolStatus: records("pool", "reported_at", "runner", search=("pool",)),
     PoolEndpoint: records(
         *("pool", "name", "address", "port", "health", "changed_at"),

@@ -29,6 +29,21 @@ class ProcessorPoint(msgspec.Struct, frozen=True, rename="camel"):
     workers: int = 1
 
 
+class Health(msgspec.Struct, frozen=True, rename="camel"):
+    """How a replica fares this second, as lists of workers show it."""
+
+    ready: bool
+    requests_per_s: float
+    errors_per_s: float
+    blocked_per_s: float
+    latency_p95: float | None
+    loop_lag: float
+    revision: str
+    """Of the configuration it says it runs; files have one, too."""
+    policies_version: str
+    """Of the set of policies it says is in force; empty = they come from files."""
+
+
 class Processors(Recent[ProcessorSummary, ProcessorPoint]):
     """By the name that replicas share."""
 
@@ -53,9 +68,27 @@ class Processors(Recent[ProcessorSummary, ProcessorPoint]):
         """The last seconds in order of time; one in which nobody said anything is left out."""
         return [msgspec.to_builtins(merged(at, found)) for at, found in self.by_second(name, seconds).items()]
 
-    def of_worker(self) -> dict[str, ProcessorSummary]:
-        """The last word of every replica that is heard, by its node id."""
-        return {summary.worker: summary for summary in self.last() if not self.is_stale(summary)}
+    def health(self) -> dict[tuple[str, str], Health]:
+        """Of every replica that is heard, by the processor's name and the node id."""
+        return {
+            (summary.processor, summary.worker): _health(summary)
+            for summary in self.last()
+            if not self.is_stale(summary)
+        }
+
+
+def _health(summary: ProcessorSummary) -> Health:
+    point = _point(summary)
+    return Health(
+        ready=summary.ready,
+        requests_per_s=point.requests_per_s,
+        errors_per_s=point.errors_per_s,
+        blocked_per_s=point.blocked_per_s,
+        latency_p95=summary.latency_p95,
+        loop_lag=summary.loop_lag,
+        revision=summary.revision,
+        policies_version=summary.policies_version,
+    )
 
 
 def _point(summary: ProcessorSummary) -> ProcessorPoint:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from controlplane.configs.api.shapes import body as shape_of
 from controlplane.core.api import openapi
 from controlplane.core.api.pages import MAX_LIMIT, page
 from controlplane.core.api.resources import actor_of
+from controlplane.telemetry.api import known_processors
+from controlplane.telemetry.processors import Health
 from controlplane.xds import workers
 from controlplane.xds.nodes import SUBSCRIBERS
 
@@ -46,7 +50,7 @@ _WORKER: Final[dict[str, Any]] = {
     "type": "object",
     "required": [
         *("id", "kind", "pool", "component", "version", "user", "metadata"),
-        *("connected", "connectedAt", "seenAt", "applied", "policies", "types"),
+        *("connected", "connectedAt", "seenAt", "applied", "policies", "types", "health"),
     ],
     "properties": {
         "id": _TEXT,
@@ -65,6 +69,11 @@ _WORKER: Final[dict[str, Any]] = {
             "description": "guardrail policies in force; null = no payload processor",
         },
         "types": {"type": "array", "items": _ANSWER, "description": "the last answer for each type"},
+        "health": {
+            **shape_of(Health),
+            "type": ["object", "null"],
+            "description": "of a payload processor, as it says itself; null = it has not been heard lately",
+        },
     },
 }
 _RUNNING: Final = {
@@ -104,8 +113,12 @@ class WorkersView(APIView):
     )
     def get(self, request: Request) -> Response:
         """By name, unless another order is asked for."""
-        rows = workers.rows(actor_of(request))
-        return Response(page(request, rows, workers.describe, orders=_ORDERS, filters=_FILTERS))
+        rows, health = workers.rows(actor_of(request)), _health()
+
+        def shown(row: Any) -> dict[str, Any]:
+            return {**workers.describe(row), "health": health.get((row.pool, row.node_id))}
+
+        return Response(page(request, rows, shown, orders=_ORDERS, filters=_FILTERS))
 
 
 class WorkerView(APIView):
@@ -116,7 +129,17 @@ class WorkerView(APIView):
     )
     def get(self, request: Request, name: str) -> Response:
         """With its last answers, newest first."""
-        return Response(workers.describe_fully(workers.find(actor_of(request), name)))
+        row = workers.find(actor_of(request), name)
+        health = _health().get((row.pool, row.node_id))
+        return Response({**workers.describe_fully(row), "health": health})
+
+
+def _health() -> dict[tuple[str, str], Any]:
+    """How payload processors fare, by name and node id; nothing where no Valkey is named."""
+    known = known_processors()
+    if known is None:
+        return {}
+    return {key: msgspec.to_builtins(each) for key, each in known.health().items()}
 
 
 urlpatterns: Final[list[URLPattern]] = [

@@ -104,7 +104,7 @@ def test_from_a_change_through_a_canary_that_refuses_and_back(document: Processo
     assert saved["Location"] == f"{ONE}config/"
     page = text_of(client.get(f"{ONE}config/"))
     assert "2 workers of by-model." in page
-    assert "Stop by itself" in page  # processors do not count requests
+    assert "Stop by itself" in page
     said = {"revision": "2", "comment": "other header", "canary": "1"}
     assert client.post(f"{ONE}publish/", said).status_code == 302
     sent = next(name for name in ("i-1", "i-2") if _is_first(name))

@@ -77,7 +77,7 @@ def test_replicas_add_up_and_those_that_are_silent_do_not_count() -> None:
     latest = found.latest("edge")
     assert latest is not None
     assert (latest["point"]["workers"], [each["stale"] for each in latest["workers"]]) == (1, [False, True])
-    assert set(found.of_worker()) == {"i-1"}
+    assert set(found.health()) == {("edge", "i-1")}
     assert [point["at"] for point in found.points("edge", 60)] == [999, 1004]
     assert (found.latest("other"), found.groups()) == (None, ["edge"])
 
@@ -97,6 +97,21 @@ def test_what_processors_say_is_told_over_http(bus: redis.Redis) -> None:
         {"name": "house", "revision": 3, "requests": 100, "errors": 0, "blocked": 7}
     ]
     assert [point["requestsPerS"] for point in one["points"]] == [5.0]
+    workers.arrived(Node("i-1", "edge"), "processors", NodeKind.PROCESSOR)
+    workers.arrived(Node("i-2", "edge"), "processors", NodeKind.PROCESSOR)
+    health = {
+        "ready": True,
+        "requestsPerS": 5.0,
+        "errorsPerS": 0.5,
+        "blockedPerS": 0.0,
+        "latencyP95": None,
+        "loopLag": 0.0,
+        "revision": "edge/2@abc",
+        "policiesVersion": "9.f",
+    }
+    listed = api.get("/api/v1/workers").json()["items"]
+    assert [(each["id"], each["health"]) for each in listed] == [("i-1", health), ("i-2", None)]
+    assert api.get("/api/v1/workers/i-1").json()["health"] == health
     assert api.get("/api/v1/telemetry/processors/other").status_code == 404
     assert api.get("/api/v1/telemetry/processors/edge?seconds=x").status_code == 422
     assert api.get("/api/v1/telemetry/pools").json()["items"] == []
