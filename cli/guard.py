@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,11 @@ MAX_LINES: Final = 100_000
 MAX_LINE: Final = 1 << 20
 ACTIONS: Final = ("pass", "flag", "mask", "block")
 DIALECTS: Final = ("chat", "completions", "responses", "messages", "gemini", "embeddings")
-FILTERS: Final = ("policy", "rule", "tenant", "model", "stage", "action", "request_id")
+FILTERS: Final = ("policy", "rule", "tenant", "model", "pool", "stage", "action", "request_id")
 """Fields by which verdicts are chosen."""
+PLACES: Final = ("tenants", "models", "pools")
+MAX_ELSEWHERE: Final = 10
+"""Policies for other traffic that are told of."""
 ABOUT_TEST: Final = """What guardrail policies make of a text, or of every line of a corpus.
 
 With `-f FILE` the policies are read from files and tried here; otherwise those of the control plane are, by
@@ -58,7 +61,11 @@ def add_parser(subparsers: Subparsers) -> None:
         "verdicts", help="what guardrails found lately, the newest last", description=run_verdicts.__doc__
     )
     for name in FILTERS:
-        verdicts.add_argument(f"--{name.replace('_', '-')}", metavar="NAME", help=f"only of this {name}")
+        verdicts.add_argument(
+            f"--{name.replace('_', '-')}",
+            metavar="ID" if name == "request_id" else "NAME",
+            help=f"only of this {name.replace('_', ' ').replace(' id', '')}",
+        )
     verdicts.add_argument("--limit", type=int, default=20, metavar="N", help="most that are shown (20)")
     verdicts.add_argument("--json", action="store_true", help="print them as JSON, one a line")
     add_url(verdicts)
@@ -172,6 +179,7 @@ def _run_corpus(path: Path, attempt: Try, where: Mapping[str, Any], *, as_json: 
     """Every line; then how many came out how, and which were not as expected."""
     counts: Counter[str] = Counter()
     rules: Counter[str] = Counter()
+    elsewhere: dict[str, Mapping[str, Any]] | None = None
     wrong = 0
     for number, line in _lines(path):
         expected = line.pop("expect", None)
@@ -184,6 +192,8 @@ def _run_corpus(path: Path, attempt: Try, where: Mapping[str, Any], *, as_json: 
             raise RefusedError(said) from None
         counts[found["action"]] += 1
         rules.update({f"{each['policy']}/{each['rule']}" for each in found["verdicts"]})
+        told = {each["policy"]: each for each in found.get("elsewhere", ())}
+        elsewhere = told if elsewhere is None else {name: told[name] for name in elsewhere if name in told}
         is_wrong = expected is not None and expected != found["action"]
         wrong += is_wrong
         if as_json:
@@ -197,6 +207,7 @@ def _run_corpus(path: Path, attempt: Try, where: Mapping[str, Any], *, as_json: 
         print(f"{total} texts: " + ", ".join(f"{counts[action]} {action}" for action in ACTIONS))
         for rule, count in rules.most_common():
             print(f"    {rule}: {count}")
+        _print_elsewhere(list((elsewhere or {}).values()))
         print(f"{wrong} not as expected")
     return 1 if wrong else 0
 
@@ -232,9 +243,29 @@ def _print(found: Mapping[str, Any], *, as_json: bool) -> None:
         print(f"    {_verdict(each)}")
     for rule in found.get("notRun", ()):
         print(f"    {rule}: asks somebody else, not run here")
+    _print_elsewhere(found.get("elsewhere", ()))
+
+
+def _print_elsewhere(elsewhere: Sequence[Mapping[str, Any]]) -> None:
+    """Policies that did not count, and why."""
+    for each in elsewhere[:MAX_ELSEWHERE]:
+        print(f"    {each['policy']}: {_elsewhere(each)}")
+    if len(elsewhere) > MAX_ELSEWHERE:
+        print(f"    and {len(elsewhere) - MAX_ELSEWHERE} more policies that are off or for other traffic")
+
+
+def _elsewhere(each: Mapping[str, Any]) -> str:
+    """Why a policy did not count."""
+    if each.get("isOff"):
+        return "is off"
+    wanted = [f"{name} {', '.join(each[name])}" for name in PLACES if each.get(name)]
+    flags = [f"--{name[:-1]}" for name in PLACES if each.get(name)]
+    return f"is for other traffic ({'; '.join(wanted)}); say which with {', '.join(flags)}"
 
 
 def _verdict(each: Mapping[str, Any]) -> str:
-    place = f"{each.get('path', '')}[{each.get('start', 0)}:{each.get('end', 0)}]"
+    start, end = each.get("start", 0), each.get("end", 0)
+    place = each.get("path", "") + (f"[{start}:{end}]" if end > start else "")
     score = "" if each.get("score", 1) == 1 else f", score {each['score']:.2f}"
-    return f"{each['policy']}/{each['rule']}: {each['kind']} at {place}: {each['action']}{score}"
+    where = f" at {place}" if place else ""
+    return f"{each['policy']}/{each['rule']}: {each['kind']}{where}: {each['action']}{score}"

@@ -94,7 +94,7 @@ def run_process(name: str, options: ProcessOptions, make: Callable[[], Process])
     try:
         return uvloop.run(_serve(make, options.drain_timeout))
     except ConfigErrors as errors:
-        source = options.config_file or "--config-text"
+        source = errors.source or options.config_file or "--config-text"
         for error in errors.errors:
             sys.stderr.write(f"pointsman {name}: {source}: {error}\n")
     except ConfigError as error:

@@ -46,6 +46,10 @@ log = logging.getLogger(__name__)
 STARTED: Final = "configuration"
 """Readiness condition: what the configuration needs has begun."""
 
+GUARDRAILS: Final = "guardrails"
+UNENFORCED: Final = (
+    "the configuration has no plugin of type guardrails: nothing enforces the policies of --policies-file"
+)
 
 SWITCH_S: Final = 0.001
 """How long a thread that looks at a large body may go on while the event loop has something to do."""
@@ -69,6 +73,12 @@ class Processor:
         self.verdicts = VerdictLog(self.metrics, options.name, options.valkey_url)
         self.policy_files = (
             PolicyFiles(options.policies_file, self.policies) if options.policies_file else None
+        )
+        self.metrics.numbers.computed(
+            "pointsman_ipp_policies_last_reload_successful",
+            "1 unless the newest policies of --policies-file were refused.",
+            (),
+            lambda: [((), 0 if self._policy_problems() else 1)],
         )
         self.handle = Handle(
             self.metrics,
@@ -167,9 +177,18 @@ class Processor:
             raise ConfigError(STOPPING)
         bequeath(old.instances, new.instances)
         self.pipeline = self.handler.pipeline = new
-        for warning in new.warnings:
+        for warning in self._warnings():
             log.warning("%s", warning)
         await old.close()
+
+    def _warnings(self) -> list[str]:
+        """What an operator may not have meant of the configuration that runs."""
+        types = {plugin.name.type for plugin in self.pipeline.instances.values()}
+        is_unenforced = self.policy_files is not None and GUARDRAILS not in types
+        return [*self.pipeline.warnings, *([UNENFORCED] if is_unenforced else ())]
+
+    def _policy_problems(self) -> list[str]:
+        return [] if self.policy_files is None else self.policy_files.problems
 
     def _pages(self) -> AdminPages:
         return AdminPages(
@@ -182,10 +201,10 @@ class Processor:
                 "plugins": {name: plugin.name.type for name, plugin in self.pipeline.instances.items()},
                 "guardrails": self.policies.describe(),
                 "controlPlane": None if self.receiver is None else self.receiver.describe(),
-                "policyProblems": [] if self.policy_files is None else self.policy_files.problems,
+                "policyProblems": self._policy_problems(),
                 "buffersRequests": self.pipeline.now().needs_request_body,
                 "installedPlugins": self.packages,
-                "warnings": list(self.pipeline.warnings),
+                "warnings": self._warnings(),
                 "flags": self.options.shown(),
             },
             reload=self.reload,
@@ -194,7 +213,7 @@ class Processor:
 
     async def start(self) -> None:
         """Bring everything up; on failure nothing stays up. ``ConfigError`` for what an operator can mend."""
-        for warning in (*self.options.warnings, *self.pipeline.warnings):
+        for warning in (*self.options.warnings, *self._warnings()):
             log.warning("%s", warning)
         for plugin_type, package in self.packages.items():
             log.info("plugin %s comes from the installed package %s", plugin_type, package)

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from dataplane.aside import aside
 from dataplane.config.decode import decode_struct
 from dataplane.config.document_files import DocumentFiles, PlacedDocument
 from dataplane.config.guardrails import API_VERSION, KIND, GuardrailPolicySpec
-from dataplane.config.problems import raise_any
+from dataplane.config.problems import ConfigErrors
 from dataplane.config.values import ModelPattern, Name
 from dataplane.errors import ConfigError
 from ipp.guardrails.asking import Asking
@@ -133,7 +132,9 @@ class PolicyFiles:
 
     async def load(self) -> None:
         """Read for the first time. ``ConfigErrors`` with every mistake."""
-        raise_any(await self._attempt())
+        problems = await self._attempt()
+        if problems:
+            raise ConfigErrors(problems, source="--policies-file")
 
     def watch(self) -> None:
         """Follow the documents from now on."""
@@ -166,18 +167,24 @@ class PolicyFiles:
         if found is not None:
             policies, names = found
             self._holder.put(policies, names, "")
-            log.info("%d guardrail policies are in force", len(names))
+            log.info("guardrail policies in force: %d", len(names))
         return problems
 
     def read(self, problems: list[ConfigError]) -> tuple[Policies, list[str]] | None:
         """The policies and their names, not yet in force; None after noting what is wrong. Blocks."""
-        documents = [
-            read_policy(each, problems) for each in self._files.read(problems) if each.raw is not None
-        ]
-        known = [each for each in documents if each is not None]
+        places: dict[str, list[str]] = {}
+        known = []
+        for document in self._files.read(problems):
+            found = None if document.raw is None else read_policy(document, problems)
+            if found is not None:
+                known.append(found)
+                places.setdefault(found[0], []).append(document.place)
         names = [name for name, _ in known]
-        twice = sorted(name for name, count in Counter(names).items() if count > 1)
-        problems += [ConfigError(f"there are two policies named '{name}'") for name in twice]
+        problems += [
+            ConfigError(f"is the second policy named '{name}'; the first is {first}", path=second)
+            for name, (first, *others) in sorted(places.items())
+            for second in others[:1]
+        ]
         if len(known) > MAX_POLICIES:
             problems.append(ConfigError(f"there are more than {MAX_POLICIES} policies"))
         if problems:

@@ -158,7 +158,7 @@ class Receiver:
             return problems
         self._holder.put(policies, revisions, version, sent.pools, revisions)
         self._specs = specs
-        log.info("%d guardrail policies are in force, version %s", len(documents), version)
+        log.info("guardrail policies in force: %d, version %s", len(documents), version)
         return []
 
     async def stop(self) -> None:

@@ -119,7 +119,7 @@ class ProcessorSection(Section, frozen=True, kw_only=True):
     """The payload processor that every request passes before a pool is chosen."""
 
     config: dict[str, Any] | None = None
-    """A PayloadProcessorConfig; model and base model into headers when left out."""
+    """A PayloadProcessorConfig; left out, model and base model into headers, and policies enforced."""
     policies: list[dict[str, Any]] = []
     """GuardrailPolicies, as documents."""
     failure_mode: str = "FailClose"

@@ -4,12 +4,13 @@ A plan is immutable and holds no process. The Envoy configuration, the command l
 the user are all derived from it, so that they cannot disagree.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cli.local.config import LocalConfig, PoolSection, ProcessorSection
+from cli.local.processor import processor_document
 from dataplane.addresses import host_port
 from dataplane.errors import ConfigError
 from dataplane.processes.ports import PortChooser
@@ -142,20 +143,19 @@ def make_plan(config: LocalConfig, state: Path, choose: PortChooser) -> Plan:
         pools=tuple(
             plan_pool(pool, f"pools[{index}]", state, choose) for index, pool in enumerate(config.pools)
         ),
-        processor=plan_processor(config.payload_processor, state / "ipp", choose),
+        processor=plan_processor(config.payload_processor, config.pools, state / "ipp", choose),
     )
 
 
 def plan_processor(
-    section: ProcessorSection | None, folder: Path, choose: PortChooser
+    section: ProcessorSection | None, pools: Sequence[PoolSection], folder: Path, choose: PortChooser
 ) -> ProcessorPlan | None:
     """Fix ports and paths of the payload processor, if there is one."""
     if section is None:
         return None
     path = "payloadProcessor"
-    head = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "PayloadProcessorConfig"}
     return ProcessorPlan(
-        config=None if section.config is None else {**head, **section.config},
+        config=processor_document(section, pools),
         policies=tuple(section.policies),
         fail_open=section.failure_mode == "FailOpen",
         responses=section.responses,

@@ -60,6 +60,10 @@ def addresses(plan: Plan) -> str:
         f"  picker of {pool.name}: http://127.0.0.1:{pool.metrics_port}/metrics and /debug/decisions"
         for pool in plan.pools
     )
+    if plan.processor is not None:
+        pickers += (
+            f"\n  payload processor: http://127.0.0.1:{plan.processor.metrics_port}/metrics and /debug/config"
+        )
     return (
         f"gateway: {plan.url}\n{pickers}\n  Envoy's admin: http://127.0.0.1:{plan.admin_port}\n"
         f"  logs: {plan.logs}\nCtrl-C stops everything."

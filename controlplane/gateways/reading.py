@@ -72,7 +72,7 @@ class GatewayReader:
         if not rows:
             return {}
         pools = list(InferencePool.objects.order_by("created_at", "name"))
-        rewritten = _rewritten_names()
+        rewritten = rewritten_models()
         ports = status.ports_of(pool.name for pool in pools if pool.driver == LOCAL)
         secrets = secrets_of({row.credential for row in rows if row.credential})
         addresses = self._lists.addresses()
@@ -81,7 +81,7 @@ class GatewayReader:
         return {row.name: _gateway(row, pools, rewritten, ports, secrets, addresses) for row in rows}
 
 
-def _rewritten_names() -> dict[str, list[str]]:
+def rewritten_models() -> dict[str, list[str]]:
     """Pool -> the models that its rewrites match."""
     found: dict[str, list[str]] = {}
     for pool, rules in InferenceModelRewrite.objects.order_by("created_at", "name").values_list(
@@ -142,14 +142,18 @@ def _pool(
     row: InferencePool, spec: GatewaySpec, rewritten: list[str], ports: Mapping[str, int] | None
 ) -> PoolShape:
     ref = row.spec.get("endpointPickerRef") or {}
-    names = [*models_of(row.spec), *rewritten]
     return PoolShape(
         name=row.name,
-        names=tuple(dict.fromkeys(names)),
+        names=tuple(names_of(row.spec, rewritten)),
         fail_open=ref.get("failureMode") == "FailOpen",
         observe_responses=spec.observe_responses or bool(rewritten),
         picker=_picker(row, spec, ref, ports),
     )
+
+
+def names_of(spec: Mapping[str, Any], rewritten: Collection[str]) -> list[str]:
+    """Every name under which clients reach a pool: its models, then those that its rewrites match."""
+    return list(dict.fromkeys((*models_of(spec), *rewritten)))
 
 
 def models_of(spec: Mapping[str, Any]) -> list[str]:

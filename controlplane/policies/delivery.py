@@ -18,7 +18,7 @@ from controlplane.configs.delivery import pair_of
 from controlplane.configs.workers import Desired, Key
 from controlplane.fleet import endpoints
 from controlplane.fleet.models import InferencePool
-from controlplane.gateways.reading import Lists, models_of
+from controlplane.gateways.reading import Lists, names_of, rewritten_models
 from controlplane.policies.models import PolicySet
 from controlplane.policies.sets import Wanted
 from dataplane.addresses import host_port
@@ -59,7 +59,9 @@ class GuardrailsBuilder:
         keys = {key for each in chosen for key in each}
         specs = {key: parsed(wanted.revision(key).content)["spec"] for key in keys}
         judging = {key: _judging(spec) for key, spec in specs.items()}
-        pools = list(InferencePool.objects.order_by("name"))
+        # The order in which gateways give a model that two pools serve to one of them.
+        pools = list(InferencePool.objects.order_by("created_at", "name"))
+        rewritten = rewritten_models()
         servers = self._servers({pool for each in judging.values() for pool in each})
         values = {}
         for each in chosen:
@@ -69,7 +71,7 @@ class GuardrailsBuilder:
                 "pools": [
                     {
                         "name": pool.name,
-                        "models": models_of(pool.spec),
+                        "models": names_of(pool.spec, rewritten.get(pool.name, ())),
                         "urls": servers.get(pool.name, []) if pool.name in asked else [],
                     }
                     for pool in pools

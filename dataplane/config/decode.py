@@ -133,7 +133,16 @@ def _decode(raw: Any, hint: Any, path: str, problems: list[ConfigError]) -> Any:
         return {k: v for k, v in pairs.items() if v is not _UNREADABLE}
     elif origin is typing.Literal:
         return _choice(raw, args, path, problems)
+    elif origin is typing.Annotated and _lists_choices(args[0]) and isinstance(raw, list):
+        before = len(problems)
+        _decode(raw, args[0], path, problems)
+        if len(problems) > before:
+            return _UNREADABLE
     return _convert(raw, hint, path, problems)
+
+
+def _lists_choices(hint: Any) -> bool:
+    return typing.get_origin(hint) is list and typing.get_origin(typing.get_args(hint)[0]) is typing.Literal
 
 
 def _choice(raw: Any, allowed: tuple[Any, ...], path: str, problems: list[ConfigError]) -> Any:

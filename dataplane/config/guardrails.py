@@ -374,9 +374,12 @@ class GuardrailPolicySpec(_Section, frozen=True, kw_only=True):
                 raise ConfigError("holds an empty name", path=path)
         if not 0 < len(self.rules) <= MAX_RULES:
             raise ConfigError(f"must list 1 to {MAX_RULES} rules", path="rules")
-        names_of_rules = [rule.name for rule in self.rules]
-        if len(set(names_of_rules)) < len(names_of_rules):
-            raise ConfigError("has two rules of one name", path="rules")
+        places: dict[str, int] = {}
+        for index, rule in enumerate(self.rules):
+            if (first := places.setdefault(rule.name, index)) != index:
+                raise ConfigError(
+                    f"rules[{first}] is called '{rule.name}' already", path=f"rules[{index}].name"
+                )
 
 
 def judge_parameters(spec: GuardrailPolicySpec, path: str, problems: list[ConfigError]) -> list[_Section]:

@@ -18,7 +18,9 @@ MAX_PROBLEMS: Final = 200
 class ConfigErrors(ConfigError):
     """All problems of one document up to ``MAX_PROBLEMS``, in the order they were found; never empty."""
 
-    def __init__(self, errors: Sequence[ConfigError]) -> None:
+    def __init__(self, errors: Sequence[ConfigError], source: str = "") -> None:
+        """``source``: the flag that named the documents; empty = the configuration's."""
+        self.source = source
         self.errors = list(errors[:MAX_PROBLEMS])
         if len(errors) > len(self.errors):
             self.errors.append(ConfigError("there are more mistakes; mend these first"))

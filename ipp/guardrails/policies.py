@@ -37,9 +37,10 @@ class _Names:
 class _Policy:
     """One document, ready."""
 
-    __slots__ = ("_models", "_pools", "_tenants", "rules")
+    __slots__ = ("_models", "_pools", "_tenants", "name", "rules")
 
-    def __init__(self, spec: GuardrailPolicySpec, rules: Sequence[RuleAtWork]) -> None:
+    def __init__(self, name: str, spec: GuardrailPolicySpec, rules: Sequence[RuleAtWork]) -> None:
+        self.name = name
         self._tenants, self._models, self._pools = (
             _Names(spec.tenants),
             _Names(spec.models),
@@ -71,7 +72,9 @@ class Policies:
         mistakes: list[ConfigError] = []
         ordered = sorted(documents, key=lambda document: (-document[1].priority, document[0]))
         self._policies = [
-            _Policy(spec, _compiled(name, spec, asking, mistakes)) for name, spec in ordered if spec.enabled
+            _Policy(name, spec, _compiled(name, spec, asking, mistakes))
+            for name, spec in ordered
+            if spec.enabled
         ]
         self.is_empty = not self._policies
         """Whether nothing can hold, whatever the traffic."""
@@ -105,6 +108,11 @@ class Policies:
             self._selections.clear()
         made = self._selections[key] = self._made[found]
         return made
+
+    def holding(self, tenant: str, model: str, pool: str) -> frozenset[str]:
+        """Names of the policies that hold for this traffic."""
+        models = [model] if model else []
+        return frozenset(each.name for each in self._policies if each.holds(tenant, models, pool))
 
     def _joined(self, found: Sequence[int]) -> CompiledPolicy | None:
         rules: dict[str, RuleAtWork] = {}

@@ -67,6 +67,16 @@ class Trial(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
             raise ConfigError(f"answers of {self.dialect} hold no text", path="dialect")
 
 
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A policy that did not count, and the traffic that it is for."""
+
+    policy: str
+    is_off: bool = False
+    tenants: list[str] | None = None
+    models: list[str] | None = None
+    pools: list[str] | None = None
+
+
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What came of it."""
 
@@ -86,6 +96,8 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     verdicts: tuple[Verdict, ...] = ()
     not_run: tuple[str, ...] = ()
     """Rules that ask somebody else."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    """Policies that did not count, because they are off or for other traffic."""
 
 
 def run_trial(documents: Sequence[tuple[str, GuardrailPolicySpec]], trial: Trial) -> TrialResult:
@@ -100,14 +112,30 @@ def run_compiled(
     body = trial.body or {}
     model = trial.model or str(body.get("model") or (trial.request or {}).get("model") or "")
     policy = policies.select(trial.tenant, model, trial.pool)
+    holding = policies.holding(trial.tenant, model, trial.pool)
     asked = tuple(
         f"{name}/{rule.name}"
         for name, spec in documents
         for rule in spec.rules
-        if not is_pure(rule) and trial.stage in (rule.stages or ["request"])
+        if name in holding and not is_pure(rule) and trial.stage in (rule.stages or ["request"])
     )
     if policy is None:
-        return TrialResult(action="pass", text=trial.text, body=trial.body, not_run=asked)
+        found = TrialResult(action="pass", text=trial.text, body=trial.body, not_run=asked)
+    else:
+        found = _run(policy, trial, model, asked)
+    elsewhere = tuple(_elsewhere(name, spec) for name, spec in documents if name not in holding)
+    return msgspec.structs.replace(found, elsewhere=elsewhere)
+
+
+def _elsewhere(name: str, spec: GuardrailPolicySpec) -> Elsewhere:
+    return Elsewhere(
+        policy=name, is_off=not spec.enabled, tenants=spec.tenants, models=spec.models, pools=spec.pools
+    )
+
+
+def _run(policy: CompiledPolicy, trial: Trial, model: str, asked: tuple[str, ...]) -> TrialResult:
+    """What holds, tried."""
+    body = trial.body or {}
     shape = SHAPES[trial.dialect]
     if trial.stage == "stream":
         return _streamed(policy, shape, trial.text or "", _vault(policy, trial, model), asked)

@@ -199,3 +199,69 @@ def test_a_corpus_holds_texts_and_bodies_of_every_api(
     corpus.write_text('{"text": "a"}\n{"text": "a", "dialect": "chatt"}\n')
     assert main(["guard", "test", "-f", str(policies), "--corpus", str(corpus)]) == 1
     assert capsys.readouterr().err.startswith(f"pointsman guard: error: {corpus}: line 2: dialect: ")
+
+
+ELSEWHERE = """
+apiVersion: pointsman.dev/v1
+kind: GuardrailPolicy
+metadata: {name: few}
+spec:
+  tenants: [research, "team-*"]
+  pools: [llama]
+  rules:
+  - {name: fish, type: keywords, parameters: {words: [herring]}}
+  - {name: asked, type: webhook, parameters: {url: "http://127.0.0.1:1/"}}
+---
+apiVersion: pointsman.dev/v1
+kind: GuardrailPolicy
+metadata: {name: idle}
+spec:
+  enabled: false
+  rules: [{name: fish, type: keywords, parameters: {words: [herring]}}]
+"""
+
+
+def test_policies_that_do_not_count_are_told_with_the_way_to_try_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(ELSEWHERE)
+    assert main(["guard", "test", "-f", str(file), "a herring"]) == 0
+    assert capsys.readouterr().out == (
+        "action: pass\n"
+        "text:   a herring\n"
+        "    few: is for other traffic (tenants research, team-*; pools llama); "
+        "say which with --tenant, --pool\n"
+        "    idle: is off\n"
+    )
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "a herring", "tenant": "team-1", "pool": "llama"}\n{"text": "a herring"}\n')
+    assert main(["guard", "test", "-f", str(file), "--corpus", str(corpus)]) == 0
+    assert capsys.readouterr().out == (
+        "2 texts: 1 pass, 0 flag, 0 mask, 1 block\n    few/fish: 1\n    idle: is off\n0 not as expected\n"
+    )
+    assert main(["guard", "test", "-f", str(file), "--tenant", "team-1", "--pool=llama", "a herring"]) == 0
+    assert capsys.readouterr().out == (
+        "action: block\n"
+        "code:   guardrail_keywords\n"
+        "client: The request is against the guardrail 'fish'.\n"
+        "    few/fish: word 0 at messages[0].content[2:9]: block\n"
+        "    few/asked: asks somebody else, not run here\n"
+        "    idle: is off\n"
+    )
+
+
+def test_finds_that_have_no_place_in_a_text_show_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "policy.yaml"
+    rules = (
+        "  - {name: short, type: maxInputTokens, mode: flag, parameters: {tokens: 1}}\n"
+        "  - {name: models, type: parameters, parameters: {allowedModels: [m]}}\n"
+    )
+    file.write_text(POLICY[: POLICY.index("  - {name: birds")] + rules)
+    assert main(["guard", "test", "-f", str(file), "--model", "other", "a long text"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "    house/short: tooMany: flag",
+        "    house/models: model at model: block",
+    ]

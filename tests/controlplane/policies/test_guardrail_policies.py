@@ -116,7 +116,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "rules[1].parameters.allowed[0]",
     ]
     assert refusal(policy(rule("promptInjection"), rule("promptInjection"))) == [
-        "rules: has two rules of one name"
+        "rules[1].name: rules[0] is called 'r' already"
     ]
 
 

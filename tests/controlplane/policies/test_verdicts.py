@@ -85,7 +85,7 @@ def test_the_command_shows_them_the_newest_last(
     shown = [line.partition("Z  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert shown == [
         "request  house/birds: word 0 at messages[0].content[2:9]: block  tenant acme model m requestId r-1",
-        "request  house/birds: word 0 at [0:0]: block  tenant other model m requestId r-2",
+        "request  house/birds: word 0: block  tenant other model m requestId r-2",
     ]
     assert main([*command, "--limit", "1", "--stage", "stream", "--json"]) == 0
     assert [json.loads(line)["rule"] for line in capsys.readouterr().out.splitlines()] == ["fish"]
