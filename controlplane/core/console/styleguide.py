@@ -10,9 +10,9 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from controlplane.core.console.texts import Problem
 from controlplane.core.console.views import ConsoleView
 from controlplane.core.documents import Change
-from controlplane.core.errors import Detail
 from controlplane.core.roles import Action, require
 
 STYLEGUIDE: Final = "Styleguide"
@@ -49,6 +49,7 @@ class Styleguide(ConsoleView):
             "series": range(9),
             "states": [("ok", "Ready"), ("warn", "Starting"), ("bad", "Down"), ("idle", "Away")],
             "stages": STAGES,
+            "actions": ["block", "mask", "flag", "pass"],
             "levels": ["info", "success", "warning", "error"],
             "moments": [now, now - timedelta(seconds=30), now - timedelta(days=3), None],
             "changes": [
@@ -57,8 +58,8 @@ class Styleguide(ConsoleView):
                 Change("schedulingProfiles[default].plugins[queue-scorer]", {"weight": 2}, None),
             ],
             "problems": [
-                Detail("plugins[2].parameters.cap", "must be at least 0"),
-                Detail("", "the pool edge has another configuration"),
+                Problem("plugins[2].parameters.cap", "must be at least 0", 12, "cap: -1"),
+                Problem("", "the pool edge has another configuration"),
             ],
         }
         return self.page("core/styleguide.html", context)

@@ -53,7 +53,7 @@ class TryForm(forms.Form):
     )
     sort = forms.ChoiceField(choices=_SAMPLES, label="It is a", required=False)
     stage = forms.ChoiceField(choices=_STAGES, required=False)
-    dialect = forms.ChoiceField(choices=_DIALECTS, label="API that carries the text", required=False)
+    dialect = forms.ChoiceField(choices=_DIALECTS, label="API of the text", required=False)
     tenant = forms.CharField(max_length=253, required=False)
     model = forms.CharField(max_length=256, required=False)
     pool = forms.CharField(max_length=253, required=False)
