@@ -73,7 +73,7 @@ profiles:
 """,
     ),
 )
-"""A processor runs the configuration of its own name; that of one that is told none is ``default``."""
+"""A processor runs the configuration of its own name (``--name``)."""
 
 
 class Processors(ConsoleView):

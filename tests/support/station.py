@@ -26,7 +26,7 @@ PICKERS = "pickers"
 
 
 class Follower:
-    """A picker of a pool."""
+    """A picker of a pool, or a payload processor."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.process = process
@@ -110,25 +110,38 @@ class Station:
         token = self.folder / f"{pool}.token"
         wanted = {"name": pool, "binding": {"pool": pool}}
         token.write_text(self.ask(f"users/{PICKERS}/tokens", wanted)["token"])
-        followers = [self._start(pool, name, token) for name in names]
+        return self._all([self._start(name, token, self._of_picker(pool, name)) for name in names])
+
+    def process(self, processor: str, *names: str) -> list[Follower]:
+        """Payload processors of a name, with a token that is for it alone."""
+        token = self.folder / f"{processor}.processor-token"
+        wanted = {"name": processor, "binding": {"processor": processor}}
+        token.write_text(self.ask(f"users/{PICKERS}/tokens", wanted)["token"])
+        return self._all([self._start(name, token, ["ipp", "--name", processor]) for name in names])
+
+    def _all(self, followers: list[Follower]) -> list[Follower]:
         for follower in followers:
             follower.wait()
         return followers
 
     def leave(self, followers: Sequence[Follower]) -> None:
-        """End pickers before everything ends, so that nothing is heard of them."""
+        """End them before everything ends, so that nothing is heard of them."""
         for follower in followers:
             _end(follower.process)
 
-    def _start(self, pool: str, name: str, token: Path) -> Follower:
-        endpoints, log = self.folder / f"{name}.endpoints", self.folder / f"{name}.log"
+    def _of_picker(self, pool: str, name: str) -> list[str]:
+        endpoints = self.folder / f"{name}.endpoints"
         endpoints.write_text(json.dumps({"endpoints": [{"name": "e", "address": "127.0.0.1", "port": "9"}]}))
+        return ["epp", "--pool-name", pool, "--endpoints-file", str(endpoints)]
+
+    def _start(self, name: str, token: Path, what: Sequence[str]) -> Follower:
+        log = self.folder / f"{name}.log"
         port = self.command.ports(0, "port")
         words = [
-            *(sys.executable, "-m", "cli.main", "epp", "--pool-name", pool),
+            *(sys.executable, "-m", "cli.main", *what),
             *("--host", "127.0.0.1", "--secure-serving=false", "--drain-timeout", "1s"),
             *("--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", str(port)),
-            *("--endpoints-file", str(endpoints), "--xds-server", self._xds),
+            *("--xds-server", self._xds),
             *("--xds-token-file", str(token), "--xds-cache", str(self.folder / f"{name}.last")),
             *("--xds-node-id", name),
         ]
