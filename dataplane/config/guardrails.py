@@ -364,9 +364,14 @@ class GuardrailPolicySpec(_Section, frozen=True, kw_only=True):
     tenants: list[NamePattern] | None = None
     models: list[ModelPattern] | None = None
     pools: list[NamePattern] | None = None
+    streams: Literal["window", "hold"] = "window"
+    """What rules of stage ``response`` do about answers that stream. ``window``: nothing, rules of stage
+    ``stream`` look at those while they pass. ``hold``: such an answer is held back until it is whole, and
+    they judge it like any other."""
     rules: list[Rule]
 
     def __post_init__(self) -> None:
+        self._check_streams()
         for path, patterns in (("tenants", self.tenants), ("models", self.models), ("pools", self.pools)):
             check_patterns(patterns, path)
         for path, names in (("tenants", self.tenants), ("pools", self.pools)):
@@ -379,6 +384,23 @@ class GuardrailPolicySpec(_Section, frozen=True, kw_only=True):
             if (first := places.setdefault(rule.name, index)) != index:
                 raise ConfigError(
                     f"rules[{first}] is called '{rule.name}' already", path=f"rules[{index}].name"
+                )
+
+    def _check_streams(self) -> None:
+        if self.streams != "hold":
+            return
+        whole = [
+            (index, rule)
+            for index, rule in enumerate(self.rules)
+            if rule.stages and "response" in rule.stages and "stream" not in rule.stages
+        ]
+        if not whole:
+            raise ConfigError("holds streams for nothing: no rule is for whole answers alone", path="streams")
+        for index, rule in whole:
+            if rule.mode == "mask":
+                raise ConfigError(
+                    "cannot mask streams that are held; add stage stream, or choose another mode",
+                    path=f"rules[{index}].mode",
                 )
 
 

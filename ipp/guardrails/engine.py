@@ -27,6 +27,7 @@ from ipp.guardrails.documents import items
 from ipp.guardrails.edits import changed
 from ipp.guardrails.either import EitherGuard, StreamKind
 from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
+from ipp.guardrails.held import HeldGuard
 from ipp.guardrails.joined import IDLE, Together
 from ipp.guardrails.lengths import Pace
 from ipp.guardrails.masking import Vault, hidden
@@ -38,7 +39,9 @@ from ipp.guardrails.matches import (
     ExpectingRule,
     Facts,
     Match,
+    RuleKey,
     TextRule,
+    by_place,
 )
 from ipp.guardrails.parts import across_parts
 from ipp.guardrails.shapes import ANSWER, REQUEST, Kind
@@ -51,6 +54,7 @@ from ipp.guardrails.texts import (
     decoded,
     edited,
     find_texts,
+    first_wins,
     is_said,
     number,
     path_of,
@@ -104,6 +108,13 @@ class RuleAtWork(NamedTuple):
     """For answers; has a ``longest`` when it looks at streams."""
     body: BodyRule | None = None
     asked: Asked | None = None
+    holds: bool = False
+    """Whether it is for answers that stream as well, which are held back for it."""
+
+    @property
+    def key(self) -> RuleKey:
+        """What tells it from all others."""
+        return self.policy, self.rule.name
 
     def looks_at(self, stage: Stage) -> bool:
         """Whether it is for that stage."""
@@ -177,11 +188,14 @@ class CompiledPolicy:
         }
         self.counts_tokens = any(rule.rule.type == "maxInputTokens" for rule in self._bodies["request"])
         """Whether a rule goes by the number of the prompt's tokens."""
-        self._expecting: list[tuple[int, ExpectingRule]] = []
-        for index, rule in enumerate(texts["response"]):
-            answer: object = rule.answer
-            if isinstance(answer, ExpectingRule):
-                self._expecting.append((index, answer))
+        self._expects = any(isinstance(rule.answer, ExpectingRule) for rule in texts["response"])
+        holding = [
+            rule._replace(holds=False)
+            for rule in rules
+            if rule.holds and rule.looks_at("response") and not rule.looks_at("stream")
+        ]
+        self._held = CompiledPolicy(holding) if holding else None
+        """What judges streams that are held back until they are whole."""
         self.needs_request = bool(texts["request"] or self._bodies["request"] or self.asked["request"])
         """Whether a request's body has to be seen whole."""
         reading = (*texts["request"], *self.asked["request"])
@@ -192,7 +206,7 @@ class CompiledPolicy:
         self.needs_response = bool(looks) or restores
         """Whether whole answers have to be seen, or those at least to requests with a vault."""
         self._looks = bool(looks or texts["stream"])
-        self.needs_stream = bool(texts["stream"]) or restores
+        self.needs_stream = bool(texts["stream"] or holding) or restores
         """Whether streams have to be seen; likewise."""
 
     @property
@@ -211,7 +225,7 @@ class CompiledPolicy:
         except UnreadableError as error:
             return unreadable(error).outcome()
         variants = (
-            [value, json.loads(body, object_pairs_hook=_first_wins, parse_int=number)]
+            [value, json.loads(body, object_pairs_hook=first_wins, parse_int=number)]
             if found.repeats
             else [value]
         )
@@ -241,10 +255,11 @@ class CompiledPolicy:
 
     def _remembering(self, vault: Vault, request: Any) -> Vault | None:
         """What is kept of the request for its answer; None = nothing."""
-        for index, rule in self._expecting if isinstance(request, dict) else ():
-            expected = rule.for_answer_to(request)
+        for rule in self._texts["response"] if self._expects and isinstance(request, dict) else ():
+            answer: object = rule.answer
+            expected = answer.for_answer_to(request) if isinstance(answer, ExpectingRule) else None
             if expected is not None:
-                vault.expected[index] = expected
+                vault.expected[rule.key] = expected
         return vault if vault or vault.expected else None
 
     def check_response(self, body: bytes, vault: Vault | None = None) -> Outcome:
@@ -316,6 +331,19 @@ class CompiledPolicy:
             ask = partial(self._ask_about_answer, asked[0].asked) if asked else None
             check = self._check_and_show if vault and asked else self.check_response
             return AnswerGuard(partial(check, vault=vault), told, ask, later, self.pace.is_long)
+        held, guard = self._held, self._stream_guard(searchers, told)
+        if held is None:
+            return guard
+        asked = held.asked["response"]
+        ask = partial(held._ask_about_answer, asked[0].asked) if asked else None
+        veil = self._stream_guard(self._searchers("stream", vault and vault.kept()), None) if asked else None
+        check = partial(held.check_response, vault=vault)
+        return HeldGuard(check, guard, veil, told, ask, later, self.pace.is_long)
+
+    def _stream_guard(
+        self, searchers: Searchers, told: Callable[[Sequence[Verdict]], None] | None
+    ) -> StreamGuard | None:
+        """What looks at a stream while it passes; None when nothing does."""
         if not searchers.items and searchers.vault is None:
             return None
         rules = self._texts["stream"]
@@ -343,9 +371,12 @@ class CompiledPolicy:
         plain = self._answers[stage]
         if vault is None:
             return plain
-        items = list(plain.items)
-        for index, rule in vault.expected.items() if stage == "response" else ():
-            items[index] = items[index]._replace(rule=rule)
+        if stage != "response" or not vault.expected:
+            return Searchers(plain.items, vault)
+        items = [
+            item._replace(rule=vault.expected.get(rule.key, item.rule))
+            for item, rule in zip(plain.items, self._texts[stage], strict=True)
+        ]
         return Searchers(items, vault)
 
     def _check_fields(
@@ -362,7 +393,7 @@ class CompiledPolicy:
             began = perf_counter_ns()
             matches = [match for variant in variants for match in check.check(variant, facts)]
             took = (perf_counter_ns() - began) // 1000
-            for match in _by_place(matches):
+            for match in by_place(matches):
                 mode = at_work.rule.mode
                 if mode == "mask" and not match.changes:
                     mode = "block"
@@ -424,15 +455,6 @@ def _but(searchers: Searchers, idle: Sequence[bool]) -> Searchers:
         for searcher, is_idle in zip(searchers.items, idle, strict=True)
     ]
     return Searchers(items, searchers.vault)
-
-
-def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(reversed(pairs))
-
-
-def _by_place(matches: Sequence[BodyMatch]) -> list[BodyMatch]:
-    """One of the matches that say the same of the same field."""
-    return list({(match.path, match.kind): match for match in reversed(matches)}.values())[::-1]
 
 
 def _field_verdict(at_work: RuleAtWork, match: BodyMatch, stage: Stage, mode: Mode, took: int) -> Verdict:

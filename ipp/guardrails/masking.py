@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from ipp.guardrails.matches import Match, TextRule
+from ipp.guardrails.matches import Match, RuleKey, TextRule
 
 HIDDEN: Final = "***"
 MAX_PLACEHOLDERS: Final = 10_000
@@ -74,8 +74,8 @@ class Vault:
         """Of how many placeholders."""
         self.longest = 0
         """Code points of the longest placeholder."""
-        self.expected: dict[int, TextRule] = {}
-        """Rules that follow from the request, by the place of the rule for answers that each replaces."""
+        self.expected: dict[RuleKey, TextRule] = {}
+        """Rules that follow from the request, by the rule for answers that each replaces."""
 
     def __len__(self) -> int:
         return len(self._originals)

@@ -23,6 +23,10 @@ MAX_STREAM_MATCH: Final = 512
 """Most code points that a match of a rule may span in stage ``stream``: as much text is held back."""
 
 
+RuleKey = tuple[str, str]
+"""Names of a policy and of a rule in it."""
+
+
 class Match(NamedTuple):
     """One find in a text."""
 
@@ -112,3 +116,8 @@ class BodyRule(Protocol):
 
     def check(self, body: Mapping[str, Any], facts: Facts) -> Sequence[BodyMatch]:
         """What is wrong with it, in the body's order."""
+
+
+def by_place(matches: Sequence[BodyMatch]) -> list[BodyMatch]:
+    """One of the matches that say the same of the same field."""
+    return list({(match.path, match.kind): match for match in reversed(matches)}.values())[::-1]

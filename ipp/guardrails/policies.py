@@ -133,7 +133,7 @@ def _compiled(
         if parameters is None:
             continue
         restores = rule.type == RESTORING and rule.mode == "mask" and getattr(parameters, "restore", False)
-        base = RuleAtWork(name, rule, restores)
+        base = RuleAtWork(name, rule, restores, holds=spec.streams == "hold")
         try:
             if not is_pure(rule):
                 if asking is not None:

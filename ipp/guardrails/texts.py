@@ -363,3 +363,7 @@ class _Pass:
 
 def _says_text(quoted: bytes) -> bool:
     return quoted.startswith((b'"text', b'"content"'))
+
+
+def first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))

@@ -22,7 +22,7 @@ from ipp.guardrails.matches import Facts
 from ipp.guardrails.policies import Policies
 from ipp.guardrails.rules import is_pure
 from ipp.guardrails.trial_shapes import SHAPES, Dialect, Shape
-from ipp.guardrails.verdicts import Action, Outcome, Verdict
+from ipp.guardrails.verdicts import Action, Outcome, Verdict, action_of
 
 MAX_TEXT: Final = 200_000
 """Code points of a text, and bytes of a body, that are tried at a time."""
@@ -206,8 +206,7 @@ def _streamed(
     found = [json.loads(line[6:]) for line in sent.split(b"\n") if line.startswith(b"data: {")]
     told = next((event for event in found if "error" in event or event.get("type") == "error"), None)
     error: Mapping[str, Any] = {} if told is None else told.get("error") or told
-    actions = {verdict.action for verdict in verdicts}
-    action: Action = "block" if is_cut else "mask" if "mask" in actions else "flag" if actions else "pass"
+    action: Action = "block" if is_cut else action_of(verdicts)
     return TrialResult(
         action=action,
         code=str(error.get("code") or ""),

@@ -80,6 +80,7 @@ payloadProcessor:
     kind: GuardrailPolicy
     metadata: {{name: limits}}
     spec:
+      streams: hold
       rules:
       - {{name: length, type: maxInputTokens, parameters: {{tokens: 600}}}}
       - {{name: shape, type: jsonSchema, stages: [response], parameters: {{fromRequest: true}}}}
@@ -171,3 +172,11 @@ async def test_what_answers_cost_selects_the_next_model_and_all_of_it_is_told(tm
             status, body, _ = await ask(gateway, session, "alpha", response_format=asked)
             assert (status, body["error"]["code"]) == (200, "guardrail_json_schema")
             assert body["choices"][0]["finish_reason"] == "content_filter"
+            request = {"model": "alpha", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+            url = f"{gateway.plan.url}/v1/chat/completions"
+            for more, is_refused in (({}, False), ({"response_format": asked}, True)):
+                async with session.post(url, json={**request, **more}) as answer:
+                    text = await answer.text()
+                assert (answer.status, answer.content_type) == (200, "text/event-stream")
+                assert ("guardrail_json_schema" in text) == is_refused
+                assert text.endswith("data: [DONE]\n\n")
