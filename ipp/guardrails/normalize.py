@@ -143,18 +143,21 @@ def fold(text: str, *, cased: bool = False) -> Folded:
     """The one spelling of a text; with ``cased`` large and small letters stay different."""
     if text.isascii():
         return _fold_ascii(text.encode(), _ascii(cased))
-    codes = encode(text)
+    # Looking up places of this type takes half the time of others.
+    codes = encode(text).astype(np.intp)
     table = _table(cased)
     lengths = table.lengths[codes]
     seen = classes()[codes]
-    if bool((lengths == 1).all()):
-        folded, offsets = table.pieces[table.first[codes]], None
-    else:
-        ends = counted(lengths)
-        total = int(ends[-1]) if len(ends) else 0
-        within = np.arange(total) - np.repeat(ends - lengths, lengths)
-        folded = table.pieces[np.repeat(table.first[codes], lengths) + within]
+    offsets: Offsets | None = None
+    if bool((lengths > 1).any()):
         offsets = np.repeat(np.arange(len(codes)), lengths)
+        within = np.arange(len(offsets)) - (counted(lengths) - lengths)[offsets]
+        folded = table.pieces[table.first[codes[offsets]] + within]
+    elif bool(lengths.all()):
+        folded = table.pieces[table.first[codes]]
+    else:
+        offsets = np.flatnonzero(lengths)
+        folded = table.pieces[table.first[codes[offsets]]]
     return _without_spaces(Folded(folded, offsets, seen))
 
 
@@ -191,7 +194,7 @@ def classes_of(codes: Codes) -> npt.NDArray[np.uint8]:
     """What these characters are, bits of ``WORD`` and the others."""
     if codes.dtype == np.uint8:
         return np.frombuffer(codes.tobytes().translate(_ascii(False).classes), np.uint8)
-    return classes()[codes]
+    return classes()[codes.astype(np.intp)]
 
 
 def tags(text: str, found: Folded) -> Folded | None:

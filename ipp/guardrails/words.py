@@ -53,6 +53,8 @@ Places = npt.NDArray[np.intp]
 _ENCODED: Final = locating(re2.compile(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_ENCODED))
 MAX_SHORT: Final = 2000
 """Characters up to which regular expressions are quicker than arrays."""
+_NO_TEXT: Final = frozenset(b"ghijklmnopqrstuv+/-_")
+"""What base64 does not begin with whose first byte begins a character of UTF-8."""
 AT_ONCE: Final = 1 << 16
 """Characters that an automaton goes over without a pause: a millisecond's work."""
 _SPACES: Final = str.maketrans("\t\n\v\f\r\x1c\x1d\x1e\x1f", " " * 9)
@@ -262,6 +264,8 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
     at = 0
     while (found := _ENCODED(raw, at)) is not None:
         start, at = found
+        if raw[start] in _NO_TEXT:
+            continue
         said = decoded_text(raw[start:at])
         if said is not None:
             yield start, at - start, said

@@ -1,6 +1,7 @@
 """Words seen through disguises, and where in the text as it was written they are."""
 
 import base64
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -128,3 +129,18 @@ def test_a_text_that_is_gone_over_piece_by_piece_gives_the_same(text: str):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "AT_ONCE", 3)
         assert finder.find(long) == whole
+
+
+@given(st.text(min_size=9, max_size=20), st.sampled_from([base64.b64encode, base64.urlsafe_b64encode]))
+def test_what_is_left_out_of_base64_says_no_text(text: str, encode: Callable[[bytes], bytes]):
+    token = encode(text.encode()).rstrip(b"=")
+    assert token[0] not in words._NO_TEXT
+    assert [said for _, _, said in words.encoded(token.decode())] == [
+        said for said in [words.decoded_text(token)] if said is not None
+    ]
+
+
+@pytest.mark.parametrize("first", sorted(words._NO_TEXT))
+def test_base64_that_begins_with_these_is_never_text(first: int):
+    for second in b"Aa0+/9zZ":
+        assert words.decoded_text(bytes([first, second]) + b"AAAAAAAAAAAA") is None
