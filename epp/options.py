@@ -8,13 +8,10 @@ because there is no log yet when they arise.
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dataplane import valkey
 from dataplane.errors import ConfigError
 from dataplane.flags import Flag, Kind, parse_flags
 from dataplane.process_flags import (
@@ -23,15 +20,21 @@ from dataplane.process_flags import (
     METRICS_TLS_FLAGS,
     NO_EFFECT,
     TLS_FLAGS,
-    XDS_FLAGS,
     check_durations,
     check_ports,
     check_ranges,
     check_sources,
     check_xds,
-    log_level,
-    message_size,
     valkey_url,
+)
+from dataplane.process_options import (
+    ADDRESS_FLAGS,
+    PLUGIN_FLAGS,
+    REQUEST_FLAGS,
+    ProcessOptions,
+    config_flags,
+    options_of,
+    xds_flags,
 )
 
 MIN_REFRESH_S: Final = 0.05
@@ -67,29 +70,19 @@ _NO_EFFECT: Final = {
 FLAGS: Final[tuple[Flag, ...]] = (
     Flag("grpc-port", Kind.NUMBER, "9002", "port of the ext_proc service"),
     Flag("grpc-health-port", Kind.NUMBER, "9003", "port of the gRPC health service"),
-    Flag("metrics-port", Kind.NUMBER, "9090", "HTTP port of metrics and debug pages"),
-    Flag("host", Kind.TEXT, "", "address to listen on; empty = all"),
-    Flag("metrics-host", Kind.TEXT, "", "address of the metrics port; empty = that of --host"),
-    Flag("grpc-socket", Kind.TEXT, "", "Unix socket for the ext_proc service, instead of --grpc-port"),
+    *ADDRESS_FLAGS,
     Flag("pool-name", Kind.TEXT, "", "name of the pool; empty = epp"),
     Flag("pool-namespace", Kind.TEXT, "", "namespace whose objects count; empty = every one"),
     Flag("pool-group", Kind.TEXT, "inference.networking.k8s.io", "API group by which objects name the pool"),
     Flag("endpoint-selector", Kind.TEXT, "", "pod labels; refused, this build watches no Kubernetes"),
     Flag("endpoint-target-ports", Kind.LIST, "", "ports of selected pods; refused, see --endpoint-selector"),
-    Flag("config-file", Kind.TEXT, "", "file with the EndpointPickerConfig; neither = built-in default"),
-    Flag("config-text", Kind.TEXT, "", "the EndpointPickerConfig itself"),
-    Flag("watch-config", Kind.SWITCH, "true", "take a changed --config-file without a restart"),
+    *config_flags("EndpointPickerConfig"),
     Flag("objects-file", Kind.TEXT, "", "file or folder with objectives and model rewrites, watched"),
-    Flag("xds-server", Kind.TEXT, "", "host:port of a control plane that sends objects and configuration"),
-    *XDS_FLAGS,
+    *xds_flags("objects and configuration"),
     Flag("endpoints-file", Kind.TEXT, "", "file with the endpoints, watched; instead of dataLayer.discovery"),
-    Flag("allow-experimental-plugins", Kind.SWITCH, "false", "accept plugins of Alpha stability"),
-    Flag("external-plugins", Kind.SWITCH, "true", "load the plugins of installed packages"),
+    *PLUGIN_FLAGS,
     Flag("ha-enable-leader-election", Kind.SWITCH, "false", "leader election; refused, not in this build"),
-    Flag("drain-timeout", Kind.DURATION, "30s", "how long running streams may finish after SIGTERM"),
-    Flag("request-timeout", Kind.DURATION, "60s", "deadline of the request phase; over it 504"),
-    Flag("max-request-body", Kind.QUANTITY, "16Mi", "largest request body; over it 413"),
-    Flag("grpc-max-recv-msg-size", Kind.TEXT, "", "largest gRPC message received; empty = 16Mi"),
+    *REQUEST_FLAGS,
     Flag("grpc-max-send-msg-size", Kind.TEXT, "", "no effect: messages sent stay below 64 KiB"),
     Flag("disable-endpoint-subset-filter", Kind.SWITCH, "false", "ignore subset hints of the proxy"),
     Flag("emit-endpoint-scores", Kind.SWITCH, "false", "send the proxy every candidate's total score"),
@@ -126,42 +119,16 @@ FLAGS: Final[tuple[Flag, ...]] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EppOptions:
+class EppOptions(ProcessOptions):
     """What the flags say, checked. Times in seconds, sizes in bytes; names are those of the flags."""
 
     grpc_port: int = 9002
-    """0 = any free port; so for the other ports."""
     grpc_health_port: int = 9003
-    metrics_port: int = 9090
-    host: str = ""
-    """Empty = all addresses."""
-    metrics_host: str = ""
-    grpc_socket: str = ""
-    """When set, ext_proc listens there and not on ``grpc_port``."""
     pool_name: str = "epp"
     pool_namespace: str = ""
     pool_group: str = "inference.networking.k8s.io"
-    config_file: str = ""
-    config_text: str = ""
-    watch_config: bool = True
     endpoints_file: str = ""
     objects_file: str = ""
-    xds_server: str = ""
-    """When set, the objects come from there."""
-    xds_token_file: str = ""
-    xds_ca: str = ""
-    """When set, the control plane is spoken to over TLS."""
-    xds_cert: str = ""
-    xds_key: str = ""
-    xds_cache: str = ""
-    xds_node_id: str = ""
-    allow_experimental_plugins: bool = False
-    external_plugins: bool = True
-    drain_timeout: float = 30.0
-    request_timeout: float = 60.0
-    max_request_body: int = 16 << 20
-    grpc_max_recv_msg_size: int | None = None
-    """None = the transport's default."""
     disable_endpoint_subset_filter: bool = False
     emit_endpoint_scores: bool = False
     decision_log_size: int = 200
@@ -169,7 +136,6 @@ class EppOptions:
     """Share of decisions that are traced."""
     explain_header: str = "off"
     """off: the header is ignored; id: its requests are traced; full: and the response shows endpoints."""
-    valkey_url: str = ""
     usage_journal: str = ""
     """When set, usage is recorded there and delivered to Valkey."""
     usage_journal_size: int = 256 << 20
@@ -177,29 +143,8 @@ class EppOptions:
     metrics_staleness_threshold: float = 2.0
     tracing: bool = True
     enable_pprof: bool = True
-    health_checking: bool = False
-    secure_serving: bool = True
-    cert_path: str = ""
-    enable_cert_reload: bool = False
-    tls_min_version: str = ""
-    tls_cipher_suites: tuple[str, ...] = ()
-    metrics_cert_dir: str = ""
-    """When set, the metrics port speaks TLS."""
-    metrics_client_ca_file: str = ""
-    """When set, it serves clients with a certificate of these authorities only."""
     enable_grpc_stream_metrics: bool = False
     legacy_metrics: bool = False
-    log_level: int = logging.INFO
-    log_json: bool = False
-    warnings: tuple[str, ...] = ()
-    """What to say once there is a log."""
-
-    def shown(self) -> dict[str, Any]:
-        """The options as JSON-able data under the flags' names."""
-        fields = dataclasses.asdict(self)
-        fields["valkey_url"] = valkey.without_password(self.valkey_url)
-        fields["log_level"] = logging.getLevelName(self.log_level)
-        return {name.replace("_", "-"): value for name, value in fields.items() if name != "warnings"}
 
 
 def parse_args(argv: Sequence[str]) -> EppOptions:
@@ -209,25 +154,23 @@ def parse_args(argv: Sequence[str]) -> EppOptions:
     _refuse_absent(values)
     _check_values(values)
     clear = check_xds(values)
-    values["valkey-url"] = valkey_url(values, needed_by="usage-journal")
+    url = valkey_url(values, needed_by="usage-journal")
     warnings = [*_warnings(given), *clear]
     interval = values["refresh-metrics-interval"]
     if interval < MIN_REFRESH_S:
         warnings.append(
             f"--refresh-metrics-interval={interval:g}s is raised to its minimum of {MIN_REFRESH_S:g}s"
         )
-    derived = {
-        "metrics-host": values["metrics-host"] or values["host"],
-        "pool-name": values["pool-name"] or "epp",
-        "refresh-metrics-interval": max(interval, MIN_REFRESH_S),
-        "explain-sampling": _share(values, "explain-sampling"),
-        "grpc-max-recv-msg-size": message_size(values, "grpc-max-recv-msg-size"),
-        "log-level": log_level(given, values),
-        "log-json": values["zap-encoder"] == "json",
-        "warnings": tuple(warnings),
-    }
-    merged = {name.replace("-", "_"): value for name, value in (values | derived).items()}
-    return EppOptions(**{field.name: merged[field.name] for field in dataclasses.fields(EppOptions)})
+    return options_of(
+        EppOptions,
+        given,
+        values,
+        valkey_url=url,
+        pool_name=values["pool-name"] or "epp",
+        refresh_metrics_interval=max(interval, MIN_REFRESH_S),
+        explain_sampling=_share(values, "explain-sampling"),
+        warnings=tuple(warnings),
+    )
 
 
 def _refuse_absent(values: Mapping[str, Any]) -> None:

@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 import yaml
 
 from dataplane.config.encode import encode_struct
-from dataplane.config.epp import PluginSpec
-from dataplane.config.problems import ConfigErrors
-from dataplane.errors import ConfigError
 from dataplane.files import read_regular_file
-from dataplane.plugin.params import decode_params
+from dataplane.plugin.judging import INVALID, MAX_CONFIG_BYTES, VALID, judge_each, shown_plugin
 from dataplane.plugin.registry import PluginRegistry
 from epp.graph import PluginGraph, load_graph
 from epp.graph.registry import REGISTRY
 from epp.interfaces.endpoint import EndpointTable
 from epp.interfaces.handle import Handle
 from epp.validate_files import Verdict, judge, judge_objects
-
-MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
-VALID: Final = 0
-INVALID: Final = 1
 
 
 def validate(
@@ -40,43 +33,32 @@ def validate(
     registry: PluginRegistry = REGISTRY,
 ) -> int:
     """Check each file and say what was found. Returns 0 when all are accepted, else 1."""
-    outcome = VALID
-    for name in files:
-        try:
-            if os.path.isdir(name):
-                outcome |= _tell(name, judge_objects(name), out)
-                continue
-            text = read_regular_file(name, MAX_CONFIG_BYTES, path="")
-            verdict = judge(name, text)
-            if verdict is not None:
-                outcome |= _tell(name, verdict, out)
-                continue
-            graph = load_graph(
-                text, Handle(EndpointTable()), allow_experimental=allow_experimental, registry=registry
-            )
-        except ConfigErrors as errors:
-            outcome = INVALID
-            out.writelines(f"{name}: error: {error}\n" for error in errors.errors)
-            continue
-        except ConfigError as error:
-            outcome = INVALID
-            out.write(f"{name}: error: {error}\n")
-            continue
-        out.writelines(f"{name}: warning: {warning}\n" for warning in graph.warnings)
-        out.write(f"{name}: ok\n")
+
+    def judged(name: str) -> tuple[int, str]:
+        if os.path.isdir(name):
+            return _told(name, judge_objects(name))
+        text = read_regular_file(name, MAX_CONFIG_BYTES, path="")
+        verdict = judge(name, text)
+        if verdict is not None:
+            return _told(name, verdict)
+        graph = load_graph(
+            text, Handle(EndpointTable()), allow_experimental=allow_experimental, registry=registry
+        )
+        said = "".join(f"{name}: warning: {warning}\n" for warning in graph.warnings) + f"{name}: ok\n"
         if show_defaults:
-            out.write(yaml.safe_dump(effective(graph), sort_keys=False))
-    return outcome
+            said += yaml.safe_dump(effective(graph), sort_keys=False)
+        return VALID, said
+
+    return judge_each(files, out, judged)
 
 
-def _tell(name: str, verdict: Verdict, out: TextIO) -> int:
-    """Say what was found in a file that is no configuration. Returns ``VALID`` or ``INVALID``."""
-    out.writelines(f"{name}: error: {error}\n" for error in verdict.errors)
-    out.writelines(f"{name}: warning: {warning}\n" for warning in verdict.warnings)
+def _told(name: str, verdict: Verdict) -> tuple[int, str]:
+    """The outcome of a file that is no configuration, and what is said of it."""
+    said = [f"{name}: error: {error}\n" for error in verdict.errors]
+    said += [f"{name}: warning: {warning}\n" for warning in verdict.warnings]
     if verdict.errors:
-        return INVALID
-    out.write(f"{name}: ok ({verdict.holds})\n")
-    return VALID
+        return INVALID, "".join(said)
+    return VALID, "".join(said) + f"{name}: ok ({verdict.holds})\n"
 
 
 def effective(graph: PluginGraph) -> dict[str, Any]:
@@ -84,10 +66,7 @@ def effective(graph: PluginGraph) -> dict[str, Any]:
     configured = {spec.name: spec for spec in graph.config.plugins}
     return {
         "plugins": [
-            {"name": name, "type": plugin.name.type}
-            | _parameters(plugin, configured.get(name))
-            | ({} if name in configured else {"createdByDefault": True})
-            for name, plugin in graph.instances.items()
+            shown_plugin(name, plugin, configured.get(name)) for name, plugin in graph.instances.items()
         ],
         "parsers": _names(graph.parsers.parsers),
         "requestHeaderProcessors": _names(graph.request_header_processors),
@@ -112,13 +91,6 @@ def effective(graph: PluginGraph) -> dict[str, Any]:
         "discovery": None if graph.discovery is None else _name(graph.discovery),
         "resilience": encode_struct(graph.config.resilience),
     }
-
-
-def _parameters(plugin: Any, spec: PluginSpec | None) -> dict[str, Any]:
-    """The parameters of an instance with their defaults; those that are absent by default are left out."""
-    params = decode_params(spec.parameters if spec is not None else None, plugin.info, "", [])
-    values = encode_struct(params) if params is not None else {}
-    return {"parameters": values} if values else {}
 
 
 def _name(plugin: Any) -> str:

@@ -10,18 +10,17 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 import yaml
 
 from dataplane.config.document import read_document
 from dataplane.config.documents import split_documents
-from dataplane.config.encode import encode_struct
 from dataplane.config.guardrails import KIND as POLICY
-from dataplane.config.problems import ConfigErrors, raise_any
+from dataplane.config.problems import raise_any
 from dataplane.errors import ConfigError
 from dataplane.files import read_regular_file
-from dataplane.plugin.params import decode_params
+from dataplane.plugin.judging import MAX_CONFIG_BYTES, VALID, judge_each, shown_plugin
 from dataplane.plugin.registry import PluginRegistry
 from ipp.interfaces.handle import Handle
 from ipp.metrics import IppMetrics
@@ -30,10 +29,6 @@ from ipp.pipeline import Pipeline, load_pipeline
 from ipp.policies import PolicyFiles, PolicyHolder
 from ipp.registry import REGISTRY
 from ipp.verdict_log import VerdictLog
-
-MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
-VALID: Final = 0
-INVALID: Final = 1
 
 
 def validate(
@@ -45,19 +40,11 @@ def validate(
     registry: PluginRegistry = REGISTRY,
 ) -> int:
     """Check each file and say what was found. Returns 0 when all are accepted, else 1."""
-    outcome = VALID
-    for name in files:
-        try:
-            said = _judge(name, show_defaults, allow_experimental, registry)
-        except ConfigErrors as errors:
-            outcome = INVALID
-            out.writelines(f"{name}: error: {error}\n" for error in errors.errors)
-        except ConfigError as error:
-            outcome = INVALID
-            out.write(f"{name}: error: {error}\n")
-        else:
-            out.write(said)
-    return outcome
+
+    def judged(name: str) -> tuple[int, str]:
+        return VALID, _judge(name, show_defaults, allow_experimental, registry)
+
+    return judge_each(files, out, judged)
 
 
 def _judge(name: str, show_defaults: bool, allow_experimental: bool, registry: PluginRegistry) -> str:
@@ -103,16 +90,9 @@ def _handle() -> Handle:
 def effective(pipeline: Pipeline) -> dict[str, Any]:
     """What a pipeline consists of once every default is filled in, in the order in which it runs."""
     configured = {spec.name or spec.type: spec for spec in pipeline.config.plugins}
-    plugins = []
-    for name, plugin in pipeline.instances.items():
-        spec = configured.get(name)
-        params = decode_params(spec.parameters if spec is not None else None, plugin.info, "", [])
-        values = encode_struct(params) if params is not None else {}
-        plugins.append(
-            {"name": name, "type": plugin.name.type}
-            | ({"parameters": values} if values else {})
-            | ({} if spec is not None else {"createdByDefault": True})
-        )
+    plugins = [
+        shown_plugin(name, plugin, configured.get(name)) for name, plugin in pipeline.instances.items()
+    ]
     return {
         "plugins": plugins,
         "preProcessing": [step.plugin.name.name for step in pipeline.before],

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.children import BenchError, Child, Worker
+from tests.support.waiting import wait_until
 
 ECHO = """
 import sys
@@ -111,11 +112,7 @@ time.sleep(60)
         stat = Path(f"/proc/{int(benchmark.stdout.readline())}/stat")
         assert is_running(stat)
         benchmark.kill()
-    for _ in range(500):
-        if not is_running(stat):
-            return
-        time.sleep(0.01)
-    raise AssertionError("the child outlived the benchmark")
+    wait_until(lambda: not is_running(stat), lambda: "the child outlived the benchmark")
 
 
 def is_running(stat: Path) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -103,13 +104,14 @@ async def sums(metrics_port: int, names: Sequence[str] = GAUGES) -> dict[str, fl
 
 
 async def settled(metrics_port: int) -> dict[str, float]:
-    """The gauges once they no longer change, or after a while."""
-    found = await sums(metrics_port)
-    for _ in range(200):
-        if not any(found.values()):
-            break
-        await asyncio.sleep(0.1)
-        found = await sums(metrics_port)
+    """The gauges once all are zero."""
+    found: dict[str, float] = {}
+
+    async def are_zero() -> bool:
+        found.update(await sums(metrics_port))
+        return not any(found.values())
+
+    await until(are_zero, lambda: found)
     return found
 
 

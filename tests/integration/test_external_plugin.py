@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
 from tests.support.plugin_packages import install_project
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -70,13 +70,14 @@ async def test_requests_go_where_the_plugin_says(gateway: Gateway) -> None:
     async with aiohttp.ClientSession() as session:
         config = await page(session, gateway, "/debug/config")
         assert config["installedPlugins"] == {"label-cost-scorer": "example-cost-scorer 1.0.0"}
-        for _ in range(400):
+
+        async def is_in_use() -> bool:
             config = await page(session, gateway, "/debug/config")
             listed = (await page(session, gateway, "/debug/endpoints"))["endpoints"]
             costs = {entry["labels"].get("example.com/cost-per-hour") for entry in listed}
-            if "label-cost-scorer" in config["plugins"] and costs == {"1", "2", "3"}:
-                break
-            await asyncio.sleep(0.05)
+            return "label-cost-scorer" in config["plugins"] and costs == {"1", "2", "3"}
+
+        await until(is_in_use)
         for _ in range(REQUESTS):
             body = {"model": "tiny", "prompt": "hello", "max_tokens": 1}
             async with session.post(f"{gateway.plan.url}/v1/completions", json=body) as answer:

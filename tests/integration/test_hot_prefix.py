@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.simulated import Rig, running
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.calm]
 
 TOKENS_PER_S = 4000
 BUDGET_S = 0.5

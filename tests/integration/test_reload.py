@@ -14,11 +14,11 @@ import yaml
 
 from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 RATE = 200
-SECONDS = 8.0
 
 CONFIG = """
 pools:
@@ -36,21 +36,24 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 class Traffic:
-    """Requests at a steady rate, half of which repeat one of a few long prompts."""
+    """Requests at a steady rate until it is told to end, half of which repeat one of a few long prompts."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = f"{url}/v1/chat/completions"
         self._prompts = [f"group {i} " + "word " * 800 for i in range(8)]
+        self.ends = False
         self.answers: list[tuple[int, int]] = []
         """Status and cached tokens, in order of completion."""
 
     async def run(self) -> None:
         started = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            for number in range(int(RATE * SECONDS)):
+            number = 0
+            while not self.ends:
                 await asyncio.sleep(max(0.0, started + number / RATE - time.monotonic()))
                 group.create_task(self._ask(number))
+                number += 1
 
     async def _ask(self, number: int) -> None:
         content = self._prompts[number % 8] if number % 2 else f"{number} something else"
@@ -80,12 +83,12 @@ async def page(session: aiohttp.ClientSession, port: int, path: str) -> dict[str
 
 async def until_revision(session: aiohttp.ClientSession, port: int, other_than: str) -> str:
     """The revision that newest decisions name once it is another one."""
-    for _ in range(400):
+
+    async def found() -> str:
         (decision,) = (await page(session, port, "/debug/decisions?limit=1"))["decisions"]
-        if decision["config"] != other_than:
-            return str(decision["config"])
-        await asyncio.sleep(0.025)
-    raise AssertionError("the new configuration is not in use")
+        return "" if decision["config"] == other_than else str(decision["config"])
+
+    return await until(found)
 
 
 async def test_weights_change_under_traffic_without_a_lost_request(gateway: Gateway) -> None:
@@ -94,7 +97,7 @@ async def test_weights_change_under_traffic_without_a_lost_request(gateway: Gate
     async with aiohttp.ClientSession() as session:
         traffic = Traffic(session, gateway.plan.url)
         running = asyncio.create_task(traffic.run())
-        await asyncio.sleep(2.0)
+        await until(lambda: len(traffic.answers) >= 2 * RATE)
         first = (await page(session, pool.metrics_port, "/debug/config"))["reload"]["revision"]
 
         document["schedulingProfiles"][0]["plugins"][0]["weight"] = 0.25
@@ -103,14 +106,19 @@ async def test_weights_change_under_traffic_without_a_lost_request(gateway: Gate
         before = len(traffic.answers)
 
         swap(pool.picker_file, "plugins: [")
-        await asyncio.sleep(1.5)
-        reload = (await page(session, pool.metrics_port, "/debug/config"))["reload"]
+
+        async def refusal() -> dict[str, Any]:
+            found: dict[str, Any] = (await page(session, pool.metrics_port, "/debug/config"))["reload"]
+            return found if found["refused"] else {}
+
+        reload = await until(refusal)
         assert reload["revision"] == second
+        await until(lambda: len(traffic.answers) >= before + RATE)
         assert "line" in reload["refused"][0]
+        traffic.ends = True
         await running
 
     assert {status for status, _ in traffic.answers} == {200}
-    assert len(traffic.answers) == int(RATE * SECONDS)
     after = [cached for _, cached in traffic.answers[before:]]
     hits = sum(cached > 0 for cached in after) / len(after)
     assert hits > 0.45, "half of the requests repeat a prompt, and its prefix is still known"

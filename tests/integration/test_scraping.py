@@ -10,7 +10,7 @@ from benchmarks.cpu import process_seconds
 from tests.support.simulated import Rig, running
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.calm]
 
 INTERVAL_MS = 300
 

@@ -13,6 +13,7 @@ from dataplane.config.reload import Reloader, revision_of
 from dataplane.errors import ConfigError
 from dataplane.files import FileSignature
 from dataplane.observability.exposition import MetricSet
+from tests.support.waiting import until
 
 PREFIX = "pointsman_epp_config_"
 
@@ -152,10 +153,7 @@ async def test_a_changed_file_is_followed(tmp_path: Path, how: str) -> None:
         (tmp_path / "next").symlink_to(tmp_path / "v2")
         (tmp_path / "next").rename(tmp_path / "data")
     try:
-        for _ in range(1000):
-            if source.running == b"two":
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: source.running == b"two")
     finally:
         await source.reloader.stop()
     assert source.applied == [b"two"]
@@ -170,10 +168,7 @@ async def test_a_file_changed_before_the_watch_began_is_read(tmp_path: Path) -> 
     file.write_bytes(b"later")
     source.reloader.watch(str(file), before)
     try:
-        for _ in range(1000):
-            if source.applied:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: source.applied)
     finally:
         await source.reloader.stop()
     assert source.applied == [b"later"]
@@ -210,10 +205,7 @@ async def test_a_file_written_while_it_is_read_is_read_again_when_it_is_whole(tm
     source.reloader = Reloader(read, source.apply, revision_of(b"one"), MetricSet(), prefix=PREFIX)
     source.reloader.watch(str(file), before)
     try:
-        for _ in range(1000):
-            if source.applied:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: source.applied)
     finally:
         await source.reloader.stop()
     assert source.applied == [b"two: [a, b]"]
