@@ -28,6 +28,7 @@ from ipp.guardrails.verdicts import UNREADABLE, Outcome, Verdict
 from ipp.interfaces.counting import TokenCounter, TokensOf
 from ipp.interfaces.handle import Handle
 from ipp.interfaces.message import RequestMessage, ResponseMessage
+from ipp.plugins.header_names import MAX_VALUE_BYTES, check_header_name
 from ipp.policies import PoolPlace
 
 MAX_POOLS: Final = 10_000
@@ -40,6 +41,13 @@ class GuardrailsParams(PluginParams, frozen=True, kw_only=True):
         default_factory=list
     )
     """Pools by which policies may choose, without a control plane that knows them."""
+    verdict_header: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    """Header of answers that names the rules which found something in the request: ``POLICY/RULE=ACTION``.
+    Empty = clients are not told."""
+
+    def __post_init__(self) -> None:
+        if self.verdict_header:
+            check_header_name(self.verdict_header, "verdictHeader")
 
 
 class RefusedError(RequestError):
@@ -60,6 +68,8 @@ class _Held(NamedTuple):
     policy: CompiledPolicy
     vault: Vault | None
     model: str
+    fired: str = ""
+    """Rules that found something in the request, as clients are told."""
 
 
 class Guardrails:
@@ -78,6 +88,7 @@ class Guardrails:
         self._policies = handle.policies
         self._verdicts = handle.verdicts
         self.pools = params.pools
+        self._header = params.verdict_header.lower()
         self._bench = Bench()
 
     async def start(self) -> None:
@@ -147,7 +158,8 @@ class Guardrails:
         if outcome.action == "block":
             raise RefusedError(outcome)
         request.replace_body(outcome.body)
-        request.state[self.name] = _Held(policy, outcome.vault, model)
+        fired = told(outcome.verdicts) if self._header and outcome.verdicts else ""
+        request.state[self.name] = _Held(policy, outcome.vault, model, fired)
 
     def _tell(self, request: RequestMessage, model: str, verdicts: Sequence[Verdict]) -> None:
         pool = self._policies.pools.pool_of(model)
@@ -163,7 +175,11 @@ class Guardrails:
     def process_response(self, request: RequestMessage, response: ResponseMessage) -> BodyTransform | None:
         """What the answer passes through, if anything has to see it."""
         held: _Held | None = request.state.get(self.name)
-        if held is None or response.end_of_stream:
+        if held is None:
+            return None
+        if held.fired:
+            response.set_header(self._header, held.fired)
+        if response.end_of_stream:
             return None
         transform = held.policy.open_answer(
             "sse" if response.is_event_stream else "json",
@@ -184,3 +200,10 @@ class Guardrails:
             )
             raise RefusedError(outcome)
         return transform
+
+
+def told(verdicts: Sequence[Verdict]) -> str:
+    """Each rule once with what it did, in the order in which they fired, as far as a header has room."""
+    names = dict.fromkeys(f"{each.policy}/{each.rule}={each.action}" for each in verdicts)
+    said = ", ".join(names)
+    return said if len(said) <= MAX_VALUE_BYTES else said[: said.rindex(", ", 0, MAX_VALUE_BYTES)]
