@@ -76,7 +76,7 @@ class Processor:
         )
         self.metrics.numbers.computed(
             "pointsman_ipp_policies_last_reload_successful",
-            "1 unless the newest policies of --policies-file were refused.",
+            "1 unless the newest policies were refused.",
             (),
             lambda: [((), 0 if self._policy_problems() else 1)],
         )
@@ -188,7 +188,8 @@ class Processor:
         return [*self.pipeline.warnings, *([UNENFORCED] if is_unenforced else ())]
 
     def _policy_problems(self) -> list[str]:
-        return [] if self.policy_files is None else self.policy_files.problems
+        of_files = [] if self.policy_files is None else self.policy_files.problems
+        return [*of_files, *self.policies.refused]
 
     def _pages(self) -> AdminPages:
         return AdminPages(

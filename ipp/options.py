@@ -49,7 +49,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     *xds_flags("configuration and policies"),
     *PLUGIN_FLAGS,
     *REQUEST_FLAGS,
-    Flag("valkey-url", Kind.TEXT, "", "Valkey for verdicts of guardrails; empty = $VALKEY_URL, or none"),
+    Flag("valkey-url", Kind.TEXT, "", "Valkey for verdicts and telemetry; empty = $VALKEY_URL, or none"),
     Flag("health-checking", Kind.SWITCH, "false", "answer health checks on the ext_proc port as well"),
     Flag("enable-pprof", Kind.SWITCH, "true", "no effect: see /debug/config"),
     Flag("tracing", Kind.SWITCH, "true", "no effect: spans are the picker's"),

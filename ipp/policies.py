@@ -80,6 +80,8 @@ class PolicyHolder:
         self.asking = Asking(lambda pool: self.pools.url_of(pool, self._rng))
         self.current: Policies | None = None
         """None = nobody has said anything yet."""
+        self.refused: list[str] = []
+        """Why the control plane's newest set is not in force; empty when it is, or there is none."""
         self.revisions: Mapping[str, int] = {}
         """Name -> number of the revision, by name; 0 where nobody counts them."""
         self.revision = ""
@@ -102,6 +104,7 @@ class PolicyHolder:
     ) -> None:
         """Put them in force."""
         numbers = revisions or {}
+        self.refused = []
         self.revisions = {name: numbers.get(name, 0) for name in names}
         self.current, self.revision = policies, revision
         if pools is not None:

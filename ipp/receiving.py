@@ -131,7 +131,9 @@ class Receiver:
             payload = unwrapped(named[0].value) if named else b""
             if type_url == PROCESSOR_CONFIG:
                 return await self._take(read_set(payload) if named else None)
-            return await aside(lambda: self._put(payload, str(held.version)))
+            problems = await aside(lambda: self._put(payload, str(held.version)))
+            self._holder.refused = [str(problem) for problem in problems]
+            return problems
         except ConfigError as error:
             return [error]
 

@@ -106,6 +106,8 @@ async def test_a_policy_goes_from_a_canary_to_all_and_stops_where_it_is_refused(
         await says(plant, "rollout", "start", NAME, "--canary", "1")
         said = await until_status(plant, lambda said: "is halted" in said)
         assert "refuses it: house.spec.rules[0].type: " in said
+        (refused,) = [each.policies.refused for each in (one, two) if each.policies.refused]
+        assert refused[0].startswith("house.spec.rules[0].type: must be one of keywords,")
         assert [is_blocked(each, "a herring") for each in (one, two)] == [True, True]
 
         await says(plant, "rollout", "back", NAME, "--revision", "1")
@@ -113,6 +115,7 @@ async def test_a_policy_goes_from_a_canary_to_all_and_stops_where_it_is_refused(
             await until(lambda each=each: is_blocked(each, "a sparrow") and not is_blocked(each, "a herring"))
         await until_status(plant, lambda said: "is complete" in said)
         assert one.policies.describe()["revisions"] == {"house": 4}
+        assert [each.policies.refused for each in (one, two)] == [[], []]
 
         await asyncio.to_thread(plant.kill_xds)
         await until(lambda: one.receiver is not None and not one.receiver.describe()["connected"])
