@@ -28,6 +28,7 @@ ITEMS: Final = (
     Item("Overview", "console:overview", "InferencePool"),
     Item("Pools", "console:pools", "InferencePool"),
     Item("Guardrails", "console:guardrails", "GuardrailPolicy"),
+    Item("Verdicts", "console:verdicts", "GuardrailPolicy"),
     Item("Processors", "console:processors", "PayloadProcessorConfig"),
     Item("Tenants", "console:tenants", "Tenant"),
     Item("Audit", "console:audit", "AuditEntry"),
