@@ -5,6 +5,7 @@ Each of them is given the place it belongs to (``controlplane.configs.places``).
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import yaml
@@ -42,6 +43,7 @@ MAX_WORKERS: Final = 200
 MAX_DIGITS: Final = 16
 GUARD_SHARE: Final = 0.05
 """Share of failed requests at which a guarded rollout stops."""
+_PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?) ?%?")
 GUARD_REQUESTS: Final = 20
 """A guard judges no worker by fewer."""
 
@@ -132,6 +134,7 @@ class Editor(ConfigPage):
             "whose": self.place.whose(name, row),
             "rollout": shown,
             "workers": [] if shown is None else shown["workers"][:MAX_WORKERS],
+            "guard_words": "" if rollout is None else words_of(rollouts.guard_of(rollout)),
             "begun_at": None if rollout is None else rollout.created_at,
             "is_spreading": rollout is not None and rollout.stage in SPREADING,
             "is_blocked": rollout is not None
@@ -158,7 +161,9 @@ class Publish(ConfigPage):
             canary = parse_canary(text) if text else None
         except ConfigError as error:
             raise InvalidError.of([ConfigError(error.message, path="canary")]) from None
-        guard = Guard(GUARD_SHARE, GUARD_REQUESTS) if request.POST.get("guard") else None
+        failed = GUARD_SHARE if request.POST.get("guard") else None
+        blocked = share_of(request.POST.get("blocked", "").strip())
+        guard = None if failed is blocked is None else Guard(failed, GUARD_REQUESTS, blocked)
         wish = Wish(number_of(request.POST.get("revision", "")), canary, guard, comment[:MAX_REASON])
         rollout = rollouts.publish(self.actor, row.name, wish, row.kind)
         messages.success(request, f"Revision {rollout.revision.number} is on its way to the workers.")
@@ -249,6 +254,28 @@ def required(comment: str) -> None:
     """``InvalidError`` without a reason."""
     if not comment.strip():
         raise InvalidError("say why, in the comment", [Detail("comment", "is required: say why")])
+
+
+def words_of(guard: Guard | None) -> str:
+    """When a guard stops a rollout."""
+    if guard is None:
+        return ""
+    said = [(guard.max_error_share, "fail"), (guard.max_blocked_share, "are ended by guardrails")]
+    parts = [
+        f"more than {share * 100:g}% of the requests {what}" for share, what in said if share is not None
+    ]
+    return f"{' or '.join(parts)}, of {guard.min_requests} at least"
+
+
+def share_of(text: str) -> float | None:
+    """A share that a form says in percent; None for nothing. ``InvalidError`` for what is none."""
+    if not text:
+        return None
+    found = _PERCENT.fullmatch(text)
+    if found is None or not 0 < float(found[1]) < 100:
+        problem = ConfigError("must be a number of percent above 0 and below 100, such as 20", path="blocked")
+        raise InvalidError.of([problem])
+    return float(found[1]) / 100
 
 
 def number_of(text: str) -> int | None:

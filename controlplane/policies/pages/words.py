@@ -28,6 +28,7 @@ _INVISIBLE: Final = {
     "tag": "tag characters",
 }
 _STAGES: Final = {"request": "requests", "response": "answers", "stream": "streamed answers"}
+_HELD: Final = "answers (streamed ones are held back until they are whole)"
 _ENDS: Final = {
     "request": "the request is refused",
     "response": "the answer is withheld",
@@ -54,18 +55,24 @@ class Sentence:
 
 def sentences(spec: GuardrailPolicySpec) -> list[Sentence]:
     """Each rule of a policy."""
-    return [sentence(rule) for rule in spec.rules]
+    return [sentence(rule, holds=spec.streams == "hold") for rule in spec.rules]
 
 
-def sentence(rule: Rule) -> Sentence:
-    """One rule; parameters that nobody understands any more are left out."""
+def sentence(rule: Rule, *, holds: bool = False) -> Sentence:
+    """One rule; parameters that nobody understands any more are left out.
+
+    ``holds``: whether its policy holds streamed answers back for rules that judge whole ones.
+    """
     stages = rule.stages or ["request"]
     parameters = rule_parameters(rule, "", [])
     return Sentence(
         name=rule.name,
         type=rule.type,
         mode=rule.mode,
-        stages=[_STAGES[stage] for stage in stages],
+        stages=[
+            _HELD if holds and stage == "response" and "stream" not in stages else _STAGES[stage]
+            for stage in stages
+        ],
         looks="Has parameters that cannot be read." if parameters is None else _LOOKS[rule.type](parameters),
         then=_then(rule, stages, parameters),
         message=rule.message,

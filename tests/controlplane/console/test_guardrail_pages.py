@@ -156,6 +156,8 @@ def test_a_policy_is_tried_alone_or_with_all_others_and_although_it_is_off() -> 
         ("block", "eagle")
     ]
     assert marked(text_of(tried("an owl", "off", sort="text"))) == [("block", "owl")]
+    others = words(text_of(tried("zebra-7", sort="text", together="on", tenant="research")))
+    assert "Off, or for other traffic: off." in others
     elsewhere = words(text_of(tried("an owl", "off", sort="text", tenant="other")))
     assert "No policy that was tried holds for this tenant, model and pool" in elsewhere
 

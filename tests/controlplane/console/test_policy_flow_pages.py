@@ -129,10 +129,17 @@ def test_from_a_draft_over_a_canary_to_all_and_back() -> None:
     assert re.search(r"<dt>Tenants</dt><dd>.*research.*team-\*.*</dd>", page)
     assert "Internal names stay here." in text_of(client.get(ONE))  # which is in force still
     assert "2 is the newest" in text_of(client.get(ONE))
-    said = {"revision": "2", "comment": "shorter", "canary": "1"}
-    assert client.post(f"{ONE}publish/", said).status_code == 302
+    said = {"revision": "2", "comment": "shorter", "canary": "1", "guard": "1"}
+    for wrong in ("0", "100", "many", "1e1"):
+        refused = client.post(f"{ONE}publish/", {**said, "blocked": wrong})
+        assert (refused.status_code, "must be a number of percent" in text_of(refused)) == (422, True)
+    assert client.post(f"{ONE}publish/", {**said, "blocked": "12.5 %"}).status_code == 302
     rollout = Rollout.objects.latest("id")
-    assert rollout.stage == "canary"
+    assert (rollout.stage, rollout.max_error_share, rollout.max_blocked_share) == ("canary", 0.05, 0.125)
+    assert (
+        "more than 5% of the requests fail or more than 12.5% of the requests are ended by guardrails, "
+        "of 20 at least"
+    ) in text_of(client.get(f"{ONE}config/"))
     assert "Canary</span>" in text_of(client.get("/guardrails/"))
     order = {"rollout": str(rollout.pk)}
     planned = plans.plan(ADMIN, "baseline", 2, Canary(count=1), KIND)["workers"]

@@ -101,6 +101,19 @@ def test_what_follows_is_said_as_well(rule: dict[str, Any], then: str) -> None:
     assert sentence(msgspec.convert({"name": "r", **rule}, Rule)).then.startswith(then)
 
 
+@pytest.mark.parametrize(
+    ("stages", "words"),
+    [
+        (["response"], ["answers (streamed ones are held back until they are whole)"]),
+        (["response", "stream"], ["answers", "streamed answers"]),
+        (["request"], ["requests"]),
+    ],
+)
+def test_answers_that_are_held_back_are_said_so(stages: list[str], words: list[str]) -> None:
+    said = {"name": "r", "type": "keywords", "stages": stages, "parameters": {"words": ["a"]}}
+    assert sentence(msgspec.convert(said, Rule), holds=True).stages == words
+
+
 def test_a_rule_whose_parameters_nobody_understands_any_more_is_said_so() -> None:
     rule = msgspec.convert({"name": "r", "type": "pii", "parameters": {"entity": "x"}}, Rule)
     assert sentence(rule).looks == "Has parameters that cannot be read."
