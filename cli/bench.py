@@ -6,7 +6,6 @@ it was done (with `--check`: and everything is as promised), 1 when not, 2 for w
 """
 
 import argparse
-import math
 import signal
 import sys
 from collections.abc import Callable
@@ -39,15 +38,13 @@ from benchmarks.scrape import ScrapeOptions
 from benchmarks.study import StudyOptions
 from benchmarks.xds import XdsOptions
 from cli.arguments import Parser, Subparsers
-from dataplane.units import parse_duration
+from cli.bench_flags import above, at_least, duration, listed, numbers, rate, writable_file
 
 FAILED = 1
 INTERRUPTED = 130
 
 QUIET_CORES = 0.2
 """CPU other processes may use before figures are held against the promised ones only when asked to."""
-
-Number = TypeVar("Number", int, float)
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -97,19 +94,16 @@ def add_extproc(measurements: Subparsers) -> None:
 def run_extproc(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
     result = extproc.run(options_of(ExtProcOptions, arguments))
-    others_cores = extproc_report.others_cores(result)
-    judged = is_judged(arguments, others_cores)
-    print(extproc_report.render(result, judged=judged))
-    complaints = extproc_report.complaints(result, measured_only=not arguments.check)
-    write_json(
-        arguments.json,
-        benchmark="extproc",
-        result=result,
+    return told(
+        arguments,
+        "extproc",
+        result,
+        extproc_report.others_cores(result),
+        extproc_report.complaints(result, measured_only=not arguments.check),
+        lambda judged: extproc_report.render(result, judged=judged),
         rows=extproc_report.rows(result),
         ratios=extproc_report.ratios(result),
-        complaints=complaints,
     )
-    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
 def add_routing(measurements: Subparsers) -> None:
@@ -143,20 +137,16 @@ def add_routing(measurements: Subparsers) -> None:
 
 def run_routing(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
-    others = OtherProcesses()
-    result = routing.run(options_of(RoutingOptions, arguments))
-    others_cores = others.cores()
-    judged = is_judged(arguments, others_cores)
-    print(routing_report.render(result, judged=judged))
-    complaints = routing_report.complaints(result)
-    write_json(
-        arguments.json,
-        benchmark="routing",
-        result=result,
+    result, others_cores = measured(arguments, RoutingOptions, routing.run)
+    return told(
+        arguments,
+        "routing",
+        result,
+        others_cores,
+        routing_report.complaints(result),
+        lambda judged: routing_report.render(result, judged=judged),
         leads=routing_report.leads(result),
-        complaints=complaints,
     )
-    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
 def add_schedule(measurements: Subparsers) -> None:
@@ -182,14 +172,12 @@ def run_schedule(arguments: argparse.Namespace) -> int:
 
 def judged_run(arguments: argparse.Namespace, name: str, benchmark: Any, options: type[Any]) -> int:
     """Measure, print the table, write the figures; the exit code says whether all is as promised."""
-    others = OtherProcesses()
-    result = benchmark.run(options_of(options, arguments))
-    others_cores = others.cores()
-    judged = is_judged(arguments, others_cores)
-    print(benchmark.render(result, judged=judged))
-    complaints = benchmark.complaints(result)
-    write_json(arguments.json, benchmark=name, result=result, complaints=complaints)
-    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+    result, others_cores = measured(arguments, options, benchmark.run)
+
+    def text(judged: bool) -> str:
+        return str(benchmark.render(result, judged=judged))
+
+    return told(arguments, name, result, others_cores, benchmark.complaints(result), text)
 
 
 def add_explain(measurements: Subparsers) -> None:
@@ -263,14 +251,9 @@ def add_scrape(measurements: Subparsers) -> None:
 
 def run_scrape(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
-    others = OtherProcesses()
-    result = scrape.run(options_of(ScrapeOptions, arguments))
-    others_cores = others.cores()
-    judged = is_judged(arguments, others_cores)
-    print(scrape.render(result))
-    complaints = scrape.complaints(result)
-    write_json(arguments.json, benchmark="scrape", result=result, complaints=complaints)
-    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+    result, others_cores = measured(arguments, ScrapeOptions, scrape.run)
+    text = scrape.render(result)
+    return told(arguments, "scrape", result, others_cores, scrape.complaints(result), lambda _: text)
 
 
 def add_xds(measurements: Subparsers) -> None:
@@ -290,14 +273,9 @@ def add_xds(measurements: Subparsers) -> None:
 
 def run_xds(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
-    others = OtherProcesses()
-    result = xds.run(options_of(XdsOptions, arguments))
-    others_cores = others.cores()
-    judged = is_judged(arguments, others_cores)
-    print(xds.render(result))
-    complaints = xds.complaints(result)
-    write_json(arguments.json, benchmark="xds", result=result, complaints=complaints)
-    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
+    result, others_cores = measured(arguments, XdsOptions, xds.run)
+    text = xds.render(result)
+    return told(arguments, "xds", result, others_cores, xds.complaints(result), lambda _: text)
 
 
 def add_study(measurements: Subparsers) -> None:
@@ -324,17 +302,8 @@ def run_study(arguments: argparse.Namespace) -> int:
     """Measure, print the table, write the figures."""
     result = study.run(options_of(StudyOptions, arguments))
     others_cores = max(finding.measurement.foreign_cores for finding in result.findings)
-    print(study.render(result))
-    complaints = study.complaints(result)
-    write_json(arguments.json, benchmark="study", result=result, complaints=complaints)
-    return verdict(
-        complaints, others_cores, judged=is_judged(arguments, others_cores), checked=arguments.check
-    )
-
-
-def rate(text: str) -> float:
-    """A positive number, or 0 for `auto`."""
-    return 0.0 if text == "auto" else above(0.0)(text)
+    text = study.render(result)
+    return told(arguments, "study", result, others_cores, study.complaints(result), lambda _: text)
 
 
 def add_output(parser: Parser) -> None:
@@ -359,6 +328,7 @@ def flags_of(parser: Parser, defaults: msgspec.Struct) -> Callable[[str, Callabl
 
 
 Options = TypeVar("Options", bound=msgspec.Struct)
+Result = TypeVar("Result")
 
 
 def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
@@ -366,79 +336,29 @@ def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
     return kind(**{name: getattr(arguments, name) for name in kind.__struct_fields__})
 
 
-def at_least(least: Number) -> Callable[[str], Number]:
-    """A parser of numbers of the type of `least` that are not below it."""
-    kind = type(least)
-
-    def number(text: str) -> Number:
-        value = kind(text)
-        if not least <= value < math.inf:
-            raise argparse.ArgumentTypeError(f"{text} is not a number from {least} on")
-        return value
-
-    number.__name__ = kind.__name__
-    return number
+def measured(
+    arguments: argparse.Namespace, kind: type[Options], run: Callable[[Options], Result]
+) -> tuple[Result, float]:
+    """What a benchmark finds with the options of the flags, and the cores that others used meanwhile."""
+    others = OtherProcesses()
+    result = run(options_of(kind, arguments))
+    return result, others.cores()
 
 
-def above(bound: float) -> Callable[[str], float]:
-    """A parser of numbers above a bound."""
-
-    def number(text: str) -> float:
-        value = float(text)
-        if not bound < value < math.inf:
-            raise argparse.ArgumentTypeError(f"{text} is not a number above {bound:g}")
-        return value
-
-    number.__name__ = "number"
-    return number
-
-
-def duration(text: str) -> str:
-    """A positive duration such as `50ms`, as it is written."""
-    try:
-        if parse_duration(text) > 0:
-            return text
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    raise argparse.ArgumentTypeError(f"{text} is not a positive duration")
-
-
-def numbers(one: Callable[[str], int]) -> Callable[[str], tuple[int, ...]]:
-    """A parser of comma-separated numbers."""
-
-    def several(text: str) -> tuple[int, ...]:
-        try:
-            return tuple(one(word) for word in text.split(","))
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers") from None
-
-    return several
-
-
-Word = TypeVar("Word", Server, Mode, Policy)
-
-
-def listed(kind: type[Word]) -> Callable[[str], tuple[Word, ...]]:
-    """A parser of comma-separated members of an enumeration; repeats count once, order is kept."""
-
-    def members(text: str) -> tuple[Word, ...]:
-        try:
-            return tuple(dict.fromkeys(kind(word.strip()) for word in text.split(",")))
-        except ValueError:
-            known = ", ".join(kind)
-            raise argparse.ArgumentTypeError(f"{text!r} is not a list of: {known}") from None
-
-    return members
-
-
-def writable_file(text: str) -> Path:
-    """A path that can be written to, found out before a long measurement and not after it."""
-    path = Path(text)
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
-    return path
+def told(
+    arguments: argparse.Namespace,
+    name: str,
+    result: Any,
+    others_cores: float,
+    complaints: list[str],
+    text: Callable[[bool], str],
+    **figures: Any,
+) -> int:
+    """Print the table, which depends on whether it is judged, write the figures; returns the exit code."""
+    judged = is_judged(arguments, others_cores)
+    print(text(judged))
+    write_json(arguments.json, benchmark=name, result=result, **figures, complaints=complaints)
+    return verdict(complaints, others_cores, judged=judged, checked=arguments.check)
 
 
 def write_json(path: Path | None, **content: Any) -> None:
