@@ -38,7 +38,7 @@ from ipp.interfaces.selection import DataSource, Extractor, UsageExtractor
 from ipp.metrics import IppMetrics
 from ipp.policies import PolicyHolder
 from ipp.verdict_log import VerdictLog
-from ipp.wiring import SelectionPlan, check_both_ways, check_data, data_layer, is_selecting
+from ipp.wiring import SelectionPlan, check_both_ways, check_data, data_layer, early_guards, is_selecting
 
 SINGLE: Final = "single-profile-picker"
 ENVELOPE: Final = ("apiVersion", "kind", "metadata")
@@ -338,7 +338,7 @@ class _Builder:
                 owned_headers=frozenset(
                     name.lower() for plugin in instances.of(HeaderOwner) for name in plugin.owned_headers()
                 ),
-                warnings=(*instances.warnings, *self._unused()),
+                warnings=(*instances.warnings, *self._unused(), *self._early(before, profiles)),
                 conditional=tuple(instances.of(Conditional)),
             )
         )
@@ -421,6 +421,13 @@ class _Builder:
             return True
         self._instances.problem(f"plugin '{plugin.name.name}' (type: {plugin.name.type}) {lacking}", path)
         return False
+
+    def _early(self, before: Sequence[RequestStep], profiles: Mapping[str, Profile]) -> list[str]:
+        return [
+            warning
+            for name, profile in profiles.items()
+            for warning in early_guards(name, [step.plugin for step in (*before, *profile.request)])
+        ]
 
     def _unused(self) -> list[str]:
         layer = self._config.datalayer

@@ -39,8 +39,21 @@ class PoolPlace(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     """As policies name it."""
     models: list[ModelPattern] = []
     """Models that are routed to it."""
+    rewrites: dict[str, list[str]] = {}
+    """Models that may serve requests for another in it, by that one's name; by the empty name those for all
+    others."""
     urls: list[str] = []
     """Where its model servers answer, for policies that ask a model to judge."""
+
+
+def rewrites_of(rules: Iterable[tuple[Sequence[str], Sequence[str]]]) -> dict[str, list[str]]:
+    """``PoolPlace.rewrites`` of rules, each the models that it matches, none = all, and its targets."""
+    found: dict[str, list[str]] = {}
+    for matched, targets in rules:
+        for name in matched or ("",):
+            known = found.setdefault(name, [])
+            known += [target for target in targets if target not in known]
+    return found
 
 
 class PoolTable:
@@ -49,6 +62,7 @@ class PoolTable:
     def __init__(self, pools: Sequence[PoolPlace] = ()) -> None:
         self._exact: dict[str, str] = {}
         self._patterns: list[tuple[str, str]] = []
+        self._rewrites = {pool.name: pool.rewrites for pool in pools if pool.rewrites}
         self._urls = {pool.name: tuple(pool.urls) for pool in pools}
         for pool in pools:
             for model in pool.models:
@@ -64,6 +78,13 @@ class PoolTable:
         if found is not None or not self._patterns:
             return found or ""
         return next((pool for head, pool in self._patterns if model.startswith(head)), "")
+
+    def served_as(self, pool: str, model: str) -> tuple[str, ...]:
+        """Other models that may serve requests for this one in the pool."""
+        rewrites = self._rewrites.get(pool)
+        if rewrites is None:
+            return ()
+        return tuple(rewrites.get(model) or rewrites.get("") or ())
 
     def url_of(self, pool: str, rng: random.Random) -> str | None:
         """One of a pool's servers; None when none is known."""

@@ -13,7 +13,7 @@ from dataplane.config.epp_sections import PluginRef
 from dataplane.config.ipp import PayloadProcessorConfig, ProcessingProfile, ProcessorDataLayer
 from dataplane.plugin.instances import AnyPlugin, Instances
 from ipp.interfaces.models import DataConsumer, DataProvider, Table
-from ipp.interfaces.plugins import RequestProcessor, ResponseProcessor
+from ipp.interfaces.plugins import AnswerGuardian, ModelNaming, RequestProcessor, ResponseProcessor
 from ipp.interfaces.selection import (
     Collector,
     DataSource,
@@ -106,6 +106,19 @@ def check_both_ways(index: int, profile: ProcessingProfile, instances: Instances
             instances.problem(
                 f"plugin '{entry.plugin_ref}' learns from answers; list it under response as well",
                 f"profiles[{index}].plugins.request[{at}].pluginRef",
+            )
+
+
+def early_guards(profile: str, plugins: Sequence[RequestProcessor]) -> Iterator[str]:
+    """Warnings of guardrails that look at a request before it is known which model serves it."""
+    guard = ""
+    for plugin in plugins:
+        if isinstance(plugin, AnswerGuardian):
+            guard = guard or plugin.name.name
+        elif guard and isinstance(plugin, ModelNaming):
+            yield (
+                f"profile '{profile}': '{guard}' comes before '{plugin.name.name}', so policies go by the "
+                "model that the client names; put it behind"
             )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cli.local.config import PoolSection, ProcessorSection
 from dataplane.errors import ConfigError
+from ipp.policies import rewrites_of
 
 HEAD: Final = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "PayloadProcessorConfig"}
 GUARDRAILS: Final = "guardrails"
@@ -52,12 +53,22 @@ def processor_document(section: ProcessorSection, pools: Sequence[PoolSection]) 
             "or take payloadProcessor.policies out",
             path="payloadProcessor.config.plugins",
         )
-    known = [{"name": pool.name, "models": pool.names} for pool in pools]
+    known = [_place(pool) for pool in pools]
     return {
         **HEAD,
         **config,
         "plugins": [_with_pools(each, known) if _enforces(each) else each for each in plugins],
     }
+
+
+def _place(pool: PoolSection) -> Mapping[str, Any]:
+    """A pool as policies know it."""
+    rules = [
+        ([match.model.value for match in rule.matches], [target.model_rewrite for target in rule.targets])
+        for rule in pool.rewrites
+    ]
+    place: dict[str, Any] = {"name": pool.name, "models": pool.names}
+    return place | {"rewrites": rewrites_of(rules)} if rules else place
 
 
 def _enforces(plugin: Any) -> bool:

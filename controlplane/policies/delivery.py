@@ -19,11 +19,13 @@ from controlplane.configs.workers import Desired, Key
 from controlplane.fleet import endpoints
 from controlplane.fleet.models import InferencePool
 from controlplane.gateways.reading import Lists, names_of, rewritten_models
+from controlplane.objectives.models import InferenceModelRewrite
 from controlplane.policies.models import PolicySet
 from controlplane.policies.sets import Wanted
 from dataplane.addresses import host_port
 from dataplane.xds.codec import wrapped
 from dataplane.xds.messages import GUARDRAILS, Resource, digest_of
+from ipp.policies import rewrites_of
 
 MAX_SERVERS: Final = 16
 """Of a pool that judges."""
@@ -62,6 +64,7 @@ class GuardrailsBuilder:
         # The order in which gateways give a model that two pools serve to one of them.
         pools = list(InferencePool.objects.order_by("created_at", "name"))
         rewritten = rewritten_models()
+        rewrites = _rewrites()
         servers = self._servers({pool for each in judging.values() for pool in each})
         values = {}
         for each in chosen:
@@ -74,6 +77,7 @@ class GuardrailsBuilder:
                         "models": names_of(pool.spec, rewritten.get(pool.name, ())),
                         "urls": servers.get(pool.name, []) if pool.name in asked else [],
                     }
+                    | ({"rewrites": rewrites[pool.name]} if pool.name in rewrites else {})
                     for pool in pools
                 ],
             }
@@ -92,6 +96,25 @@ class GuardrailsBuilder:
             ]
             for pool in pools
         }
+
+
+def _rewrites() -> dict[str, dict[str, list[str]]]:
+    """Pool -> ``PoolPlace.rewrites``."""
+    rules: dict[str, list[Any]] = {}
+    for pool, said in InferenceModelRewrite.objects.order_by("created_at", "name").values_list(
+        "pool", "rules"
+    ):
+        rules.setdefault(pool, []).extend(said)
+    return {
+        pool: rewrites_of(
+            (
+                [match["model"]["value"] for match in rule.get("matches") or ()],
+                [target["modelRewrite"] for target in rule["targets"]],
+            )
+            for rule in said
+        )
+        for pool, said in rules.items()
+    }
 
 
 def _said(revision: Desired, spec: Any) -> dict[str, Any]:

@@ -49,6 +49,8 @@ class Facts(NamedTuple):
     """Tokens of the prompt, counted by somebody with the model's tokenizer; None = nobody did."""
     path: str = ""
     """The request's path: some bodies mean different things on different ones."""
+    rewrite: str = ""
+    """The model that the client has a picker ask for in the place of the body's; empty = none."""
 
 
 class Removed:

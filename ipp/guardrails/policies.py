@@ -82,21 +82,26 @@ class Policies:
             raise mistakes[0]
         if problems is not None:
             problems += mistakes
-        self._selections: dict[tuple[str, str, str, str], CompiledPolicy | None] = {}
+        self._selections: dict[tuple[str, str, str, str, tuple[str, ...]], CompiledPolicy | None] = {}
         self._made: dict[tuple[int, ...], CompiledPolicy | None] = {}
 
-    def select(self, tenant: str, model: str, pool: str, base_model: str = "") -> CompiledPolicy | None:
+    def select(
+        self, tenant: str, model: str, pool: str, base_model: str = "", served: tuple[str, ...] = ()
+    ) -> CompiledPolicy | None:
         """What holds for this traffic; None when nothing does. Unknown names are empty.
 
-        A policy for a model is one for all names of that base model. Of traffic without a model every policy
+        A policy for a model is one for all names of that base model, and for what is asked for by another
+        name and may be ``served`` by that model. Of traffic without a model every policy
         for its tenant holds, since a model server picks one.
         """
-        key = (tenant, model, pool, base_model)
+        key = (tenant, model, pool, base_model, served)
         try:
             return self._selections[key]
         except KeyError:
             pass
         models = [name for name in (model, base_model) if name]
+        if models:
+            models += served
         found = tuple(
             index for index, policy in enumerate(self._policies) if policy.holds(tenant, models, pool)
         )

@@ -69,6 +69,13 @@ class AnswerGuardian(ResponseProcessor, Protocol):
 
 
 @runtime_checkable
+class ModelNaming(RequestProcessor, Protocol):
+    """Says by which model, or base model, a request is served: guardrails before it do not know."""
+
+    names_models: ClassVar[bool]
+
+
+@runtime_checkable
 class ProfilePicker(Protocol):
     """Chooses the profile of a request among those that are configured."""
 

@@ -208,6 +208,54 @@ def test_policies_hold_for_their_tenants_models_and_pools(
         assert rig.ask(chat("forbidden", model), *headers.items()).body is None
 
 
+@pytest.mark.parametrize(
+    ("headers", "model", "is_blocked"),
+    [
+        ({}, "fast", True),
+        ({}, "default", True),
+        ({}, "small", False),
+        ({"x-llm-d-model-name-rewrite": "llama-70b"}, "small", True),
+        ({"x-gateway-model-name-rewrite": "llama-70b"}, "small", True),
+        ({"x-llm-d-model-name-rewrite": "tiny"}, "small", False),
+    ],
+)
+def test_a_policy_for_a_model_holds_for_what_is_served_by_it_under_another_name(
+    headers: dict[str, str], model: str, is_blocked: bool
+) -> None:
+    rewrites = {"fast": ["tiny", "llama-8b"], "": ["llama-8b"], "small": ["tiny"]}
+    pool = {"name": "large", "models": ["fast", "default", "small"], "rewrites": rewrites}
+    config = {**CONFIG, "plugins": [{**PLUGIN, "parameters": {"pools": [pool]}}]}
+    policies = holder(strict={"models": ["llama-*"], "rules": [WORDS]})
+    rig = Rig(config, policies)
+    policies.know_pools(rig.pipeline.instances["guardrails"].pools)
+    if is_blocked:
+        with pytest.raises(RequestError):
+            rig.ask(chat("forbidden", model), *headers.items())
+    else:
+        assert rig.ask(chat("forbidden", model), *headers.items()).body is None
+
+
+def test_a_model_that_is_not_allowed_cannot_be_asked_for_in_a_header() -> None:
+    rule = {"name": "models", "type": "parameters", "parameters": {"allowedModels": ["small"]}}
+    rig = Rig(CONFIG, holder(strict={"rules": [rule]}))
+    assert rig.ask(chat("hello", "small")).body is None
+    assert rig.ask(chat("hello", "small"), ("x-llm-d-model-name-rewrite", "small")).body is None
+    with pytest.raises(RequestError) as caught:
+        rig.ask(chat("hello", "small"), ("x-llm-d-model-name-rewrite", "large"))
+    assert caught.value.client_code == "guardrail_parameters"
+
+
+def test_guardrails_before_what_names_the_model_are_warned_of() -> None:
+    base = {"type": "base-model-to-header", "parameters": {"mappings": []}}
+    early = one_profile([PLUGIN, base])
+    warning = (
+        "profile 'default': 'guardrails' comes before 'base-model-to-header', so policies go by the model "
+        "that the client names; put it behind"
+    )
+    assert warning in Rig(early, holder()).pipeline.warnings
+    assert warning not in Rig(one_profile([base, PLUGIN]), holder()).pipeline.warnings
+
+
 def test_a_body_nobody_can_look_into_is_refused_while_a_policy_holds() -> None:
     rig = Rig(CONFIG, holder(strict={"rules": [WORDS]}))
     with pytest.raises(RequestError) as caught:

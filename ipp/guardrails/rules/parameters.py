@@ -31,7 +31,7 @@ class ParameterRule:
 
     def check(self, body: Mapping[str, Any], facts: Facts) -> Sequence[BodyMatch]:
         found: list[BodyMatch] = []
-        if self._models is not None and not _allow(self._models, body, facts.path):
+        if self._models is not None and not _allow(self._models, body, facts):
             found.append(BodyMatch("model", "model"))
         if self._tools is not None:
             found += self._check_tools(body, self._tools)
@@ -98,10 +98,10 @@ def _names(tool: Any) -> list[tuple[str, str]]:
     return [(f".{key}", str(key)) for key in tool] or [("", "")]
 
 
-def _allow(patterns: Sequence[str], body: Mapping[str, Any], path: str) -> bool:
+def _allow(patterns: Sequence[str], body: Mapping[str, Any], facts: Facts) -> bool:
     """Whether the request names a model, and none that is not allowed; servers differ in where they look."""
-    in_path = model_in_path(path)
-    named = ([body["model"]] if body.get("model") is not None else []) + ([in_path] if in_path else [])
+    named = [] if body.get("model") is None else [body["model"]]
+    named += [name for name in (model_in_path(facts.path), facts.rewrite) if name]
     return bool(named) and all(isinstance(model, str) and _allows(patterns, model) for model in named)
 
 

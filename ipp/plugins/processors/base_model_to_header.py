@@ -50,6 +50,7 @@ class BaseModelToHeader:
 
     info: ClassVar = PluginInfo("base-model-to-header", BaseModelToHeaderParams, Stability.STABLE)
     needs_request_body: ClassVar[bool] = True
+    names_models: ClassVar[bool] = True
 
     def __init__(self, name: TypedName, params: BaseModelToHeaderParams, handle: Handle) -> None:
         """``ConfigError`` when two base models claim one name."""

@@ -16,7 +16,7 @@ import msgspec
 
 from dataplane.errors import ConfigError, RequestError, ServiceUnavailableError
 from dataplane.extproc.events import BodyTransform
-from dataplane.headers import ACCEPT_ENCODING, CONTENT_ENCODING, REQUEST_ID
+from dataplane.headers import ACCEPT_ENCODING, CONTENT_ENCODING, MODEL_NAME_REWRITE, REQUEST_ID
 from dataplane.plugin.base import PluginInfo, PluginParams, TypedName
 from ipp.guardrails.asking import ask
 from ipp.guardrails.bench import Bench
@@ -60,6 +60,11 @@ class RefusedError(RequestError):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.message, param=outcome.param or None, error_code=outcome.code)
         self.status = outcome.status  # type: ignore[misc]  # each refusal has its own
+
+
+def _facts(request: RequestMessage, tokens: int | None) -> Facts:
+    headers = request.headers
+    return Facts(tokens, headers.get(":path"), headers.control(MODEL_NAME_REWRITE))
 
 
 class _Held(NamedTuple):
@@ -129,11 +134,14 @@ class Guardrails:
         if current is None:
             raise ServiceUnavailableError("the guardrail policies are not known yet; try again")
         pool = pools.pool_of(model) or (pools.pool_of(base_model) if base_model else "")
-        return current.select(request.tenant, model, pool, base_model)
+        served = pools.served_as(pool, model)
+        if asked := request.headers.control(MODEL_NAME_REWRITE):
+            served = (*served, asked)
+        return current.select(request.tenant, model, pool, base_model, served)
 
     def _check(self, request: RequestMessage, policy: CompiledPolicy, tokens: int | None) -> Outcome:
         started, cpu_started = perf_counter(), thread_time()
-        outcome = policy.check_request(request.body, Facts(tokens, request.headers.get(":path")))
+        outcome = policy.check_request(request.body, _facts(request, tokens))
         self._verdicts.took("request", perf_counter() - started)
         policy.pace.took(len(request.body), thread_time() - cpu_started)
         return outcome

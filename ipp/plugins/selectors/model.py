@@ -59,6 +59,7 @@ class Selection:
     """A selector with the helpers of its profile."""
 
     needs_request_body: ClassVar[bool] = True
+    names_models: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -23,7 +23,10 @@ pools:
   rewrites: [{matches: [{model: {value: chat}}], targets: [{modelRewrite: llama-8b}]}]
 - {name: qwen, models: [qwen-32b]}
 """
-KNOWN = [{"name": "llama", "models": ["llama-8b", "chat"]}, {"name": "qwen", "models": ["qwen-32b"]}]
+KNOWN = [
+    {"name": "llama", "models": ["llama-8b", "chat"], "rewrites": {"chat": ["llama-8b"]}},
+    {"name": "qwen", "models": ["qwen-32b"]},
+]
 POLICY = "{metadata: {name: house}}"
 
 

@@ -25,7 +25,7 @@ from controlplane.xds.resources import build
 from controlplane.xds.subscriptions import Answer
 from dataplane.xds.codec import unwrapped
 from dataplane.xds.messages import GUARDRAILS, Node, Problem, Refusal, Version, digest_of
-from tests.support.controlplane import OPERATOR, POOL, TENANT, VIEWER, client
+from tests.support.controlplane import OPERATOR, POOL, REWRITE, TENANT, VIEWER, client
 
 pytestmark = pytest.mark.django_db
 
@@ -263,6 +263,20 @@ def test_many_processors_and_policies_cost_no_more_queries_than_few(two: tuple[P
     for each in (*two, *more):
         each.answers()
     assert queries([*two, *more]) == few
+
+
+def test_processors_are_told_which_models_serve_which_in_a_pool() -> None:
+    rules = [
+        {
+            "matches": [{"model": {"type": "Exact", "value": name}} for name in ("chat", "fast")],
+            "targets": [{"modelRewrite": "llama", "weight": 3}, {"modelRewrite": "next", "weight": 1}],
+        },
+        {"targets": [{"modelRewrite": "llama"}]},
+    ]
+    apply(OPERATOR, [POOL, {**REWRITE, "spec": {**REWRITE["spec"], "rules": rules}}])
+    [pool] = Processor("i-9").sent()["pools"]
+    both = ["llama", "next"]
+    assert pool["rewrites"] == {"chat": both, "fast": both, "": ["llama"]}
 
 
 def test_from_a_draft_to_a_plan_over_http() -> None:
