@@ -119,7 +119,7 @@ class PoolPlace(Place):
 
     def whose(self, name: str, row: ConfigDocument) -> str:
         """Its pools."""
-        return ", ".join(row.pools)
+        return f"of {', '.join(row.pools)}"
 
 
 class ProcessorPlace(Place):
@@ -146,7 +146,7 @@ class ProcessorPlace(Place):
 
     def whose(self, name: str, row: ConfigDocument) -> str:
         """The processor's replicas."""
-        return name
+        return f"of {name}"
 
 
 POOLS: Final = PoolPlace()

@@ -30,7 +30,7 @@ def test_a_policy_is_enforced_by_one_processor_then_by_all_and_no_more(
     seen.log_in(USER)
     seen.go("/new/guardrail/?from=secrets")
     page.get_by_role("button", name="Make it").click()
-    page.get_by_text("2 workers of all payload processors").wait_for()
+    page.get_by_text("2 workers (payload processors of every name)").wait_for()
     page.get_by_label("Canary").fill("1")
     page.get_by_label("Why publish it").fill("keys stay here")
     page.get_by_role("button", name="Publish").click()

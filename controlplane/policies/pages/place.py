@@ -43,7 +43,7 @@ class PolicyPlace(Place):
 
     def whose(self, name: str, row: ConfigDocument) -> str:
         """Everybody's: each may see any traffic."""
-        return "all payload processors"
+        return "(payload processors of every name)"
 
     def pane(self, actor: Actor, posted: Mapping[str, str] | None) -> dict[str, Any]:
         """The pane in which a draft is tried, with what came of it when it was."""

@@ -125,7 +125,7 @@ def test_from_a_draft_over_a_canary_to_all_and_back() -> None:
     assert ConfigRevision.objects.count() == 1
     save(client, text("No."), version)
     page = text_of(client.get(f"{ONE}config/"))
-    assert "2 workers of all payload processors." in page
+    assert "2 workers (payload processors of every name)." in page
     assert re.search(r"<dt>Tenants</dt><dd>.*research.*team-\*.*</dd>", page)
     assert "Internal names stay here." in text_of(client.get(ONE))  # which is in force still
     assert "2 is the newest" in text_of(client.get(ONE))
