@@ -262,6 +262,6 @@ def test_finds_that_have_no_place_in_a_text_show_none(
     file.write_text(POLICY[: POLICY.index("  - {name: birds")] + rules)
     assert main(["guard", "test", "-f", str(file), "--model", "other", "a long text"]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "    house/short: tooMany: flag",
+        "    house/short: tooManyEstimated: flag",
         "    house/models: model at model: block",
     ]

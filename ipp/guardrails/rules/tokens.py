@@ -51,14 +51,16 @@ _NOT_TEXT: Final = frozenset(
 
 
 class MaxInputTokensRule:
-    """The one kind is ``tooMany``."""
+    """Kinds: ``tooMany`` when somebody has counted, ``tooManyEstimated`` when nobody has."""
 
     def __init__(self, parameters: MaxTokens) -> None:
         self._limit = parameters.tokens
 
     def check(self, body: Mapping[str, Any], facts: Facts) -> Sequence[BodyMatch]:
-        count = facts.input_tokens if facts.input_tokens is not None else estimate(body)
-        return [BodyMatch("", "tooMany")] if count > self._limit else []
+        counted = facts.input_tokens
+        if (estimate(body) if counted is None else counted) <= self._limit:
+            return []
+        return [BodyMatch("", "tooManyEstimated" if counted is None and not _is_counted(body) else "tooMany")]
 
 
 class MaxOutputTokensRule:
@@ -112,6 +114,14 @@ def _usual(body: Mapping[str, Any], path: str) -> tuple[str, ...]:
     if "messages" in body or "prompt" in body:
         return ("max_tokens",)
     return ("max_output_tokens",) if end.endswith("/responses") else ()
+
+
+def _is_counted(body: Mapping[str, Any]) -> bool:
+    """Whether the prompt comes as lists of tokens, which are as many as they are."""
+    prompt = body.get("prompt", body.get("input"))
+    first = prompt[0] if isinstance(prompt, list) and prompt else None
+    within = first[0] if isinstance(first, list) and first else first
+    return type(within) is int and "messages" not in body
 
 
 def estimate(body: Mapping[str, Any]) -> int:

@@ -40,7 +40,10 @@ def test_a_count_by_the_models_tokenizer_goes_before_the_estimate():
     rule = made("maxInputTokens", {"tokens": 10})
     assert kinds(rule, {"prompt": "a" * 4000}, input_tokens=10) == []
     assert kinds(rule, {"prompt": "a"}, input_tokens=11) == [("", "tooMany")]
-    assert kinds(rule, {"prompt": "a" * 44}) == [("", "tooMany")]
+    assert kinds(rule, {"prompt": "a" * 44}) == [("", "tooManyEstimated")]
+    assert kinds(rule, {"prompt": list(range(11))}) == [("", "tooMany")]
+    assert kinds(rule, {"input": [list(range(6)), list(range(5))]}) == [("", "tooMany")]
+    assert kinds(rule, {"prompt": list(range(10))}) == []
 
 
 @pytest.mark.parametrize(
