@@ -84,7 +84,7 @@ def run_back(arguments: argparse.Namespace) -> int:
 
 def run_status(arguments: argparse.Namespace) -> int:
     """Print the newest rollout."""
-    found = call(arguments, "GET", _address(arguments, "rollout"))
+    found = _ask(arguments, "GET", "rollout")
     _print(found)
     print(f"active revision: {_or_none(found['active'])}")
     print(f"{found['workersApplied']} of {found['workersPresent']} workers run it")
@@ -104,7 +104,7 @@ def run_status(arguments: argparse.Namespace) -> int:
 def _show_plan(arguments: argparse.Namespace) -> int:
     asked = {"revision": arguments.revision, "canary": arguments.canary}
     query = urllib.parse.urlencode({name: value for name, value in asked.items() if value is not None})
-    plan = call(arguments, "GET", _address(arguments, f"plan?{query}"))
+    plan = _ask(arguments, "GET", f"plan?{query}")
     print(f"revision {plan['revision']} for {_for_whom(plan)}; active: {_or_none(plan['active'])}")
     for change in plan["changes"]:
         print(f"    {change['path']}: {shown(change['before'])} -> {shown(change['after'])}")
@@ -133,8 +133,19 @@ def _or_none(number: int | None) -> str:
 
 
 def _order(arguments: argparse.Namespace, order: str, body: dict[str, Any]) -> int:
-    _print(call(arguments, "POST", _address(arguments, order), json.dumps(body)))
+    _print(_ask(arguments, "POST", order, json.dumps(body)))
     return 0
+
+
+def _ask(arguments: argparse.Namespace, method: str, rest: str, body: str | None = None) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = call(arguments, method, _address(arguments, rest), body)
+    except RefusedError as error:
+        if "/" in arguments.name or not str(error).startswith("there is no"):
+            raise
+        others = f"PayloadProcessorConfig/{arguments.name} or GuardrailPolicy/{arguments.name}"
+        raise RefusedError(f"{error}; if it is of another kind, say {others}") from None
+    return found
 
 
 def _print(rollout: dict[str, Any]) -> None:

@@ -76,10 +76,12 @@ def between(old: ConfigRevision | None, new: ConfigRevision) -> list[dict[str, A
 
 
 def _warnings(row: ConfigDocument, revision: ConfigRevision) -> list[str]:
-    """What the worker's code says today; an older revision may have become invalid since."""
+    """What the worker's code says today, and whether it can be published at all."""
     problems: list[ConfigError] = []
     verdict = subject_of(row).judge(parsed(revision.content), problems)
-    return [str(problem) for problem in problems] if verdict is None else list(verdict.warnings)
+    found = [str(problem) for problem in problems] if verdict is None else list(verdict.warnings)
+    newest = rollouts.newest_number(row)
+    return [*found, rollouts.too_old(revision.number, newest)] if revision.number < newest else found
 
 
 def validate(actor: Actor, name: str, document: Document, service: ConfigService) -> dict[str, Any]:

@@ -8,7 +8,7 @@ reports never overwrite one another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -47,6 +47,8 @@ from controlplane.core.roles import Action, Actor, require
 from controlplane.xds.models import Worker
 from dataplane.config.epp_checks import KIND
 from dataplane.errors import ConfigError
+
+GOING_BACK: Final = "rolling back makes a new revision with an older content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +189,23 @@ def _check_order(row: ConfigDocument, revision: ConfigRevision) -> None:
             "promote it, halt it or roll it back first"
         )
     is_retry = newest.stage == Stage.HALTED and newest.revision_id == revision.pk
-    most = max(row.rollouts.values_list("revision__number", flat=True))
-    if revision.number <= most and not is_retry:
-        is_older = revision.number < most
-        reason = f"is older than revision {most}, which was published" if is_older else "was published before"
-        raise ConflictError(
-            f"revision {revision.number} {reason}; rolling back makes a new revision with an older content"
-        )
+    if is_retry:
+        return
+    most = newest_number(row)
+    if revision.number < most:
+        raise ConflictError(too_old(revision.number, most))
+    if revision.number == most:
+        raise ConflictError(f"revision {revision.number} was published before; {GOING_BACK}")
+
+
+def newest_number(row: ConfigDocument) -> int:
+    """The highest that was published, 0 when none was."""
+    return max(row.rollouts.values_list("revision__number", flat=True), default=0)
+
+
+def too_old(number: int, newest: int) -> str:
+    """Why a revision below the highest that was published is published no more."""
+    return f"revision {number} is older than revision {newest}, which was published; {GOING_BACK}"
 
 
 def _begin(actor: Actor, row: ConfigDocument, revision: ConfigRevision, wish: Wish, action: str) -> Rollout:

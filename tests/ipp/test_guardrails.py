@@ -16,7 +16,9 @@ from dataplane.errors import ConfigError, RequestError
 from dataplane.extproc.events import EndBody, LaterBody
 from dataplane.extproc.exchange import HttpRequest
 from dataplane.headers import Headers
+from ipp.guardrails.verdicts import Refusal
 from ipp.handler import UNCHANGED
+from ipp.plugins.processors.guardrails import RefusedError
 from ipp.policies import PolicyHolder
 from tests.support.processors import Rig, headers_of, one_profile
 from tests.support.profiles import FIELD
@@ -389,3 +391,12 @@ async def test_a_large_answer_is_looked_at_beside_the_event_loop() -> None:
         found = await asyncio.wait_for(taken.get(), 20)
         assert (b"forbidden" in found, b"content_filter" in found) == (False, is_withheld)
         assert is_withheld or found == raw
+
+
+@pytest.mark.parametrize(("status", "told"), [(400, "invalid_request_error"), (503, "server_error")])
+def test_what_is_no_fault_of_the_request_is_told_as_one_of_the_server(status: int, told: str) -> None:
+    refused = RefusedError(Refusal("guardrail_unavailable", "No verdict.", status=status).outcome())
+    assert (refused.status, json.loads(refused.body())) == (
+        status,
+        {"error": {"message": "No verdict.", "type": told, "param": None, "code": "guardrail_unavailable"}},
+    )

@@ -32,6 +32,8 @@ from ipp.plugins.header_names import MAX_VALUE_BYTES, check_header_name
 from ipp.policies import PoolPlace
 
 MAX_POOLS: Final = 10_000
+SERVER_ERRORS: Final = 500
+"""From this status on."""
 
 
 class GuardrailsParams(PluginParams, frozen=True, kw_only=True):
@@ -60,6 +62,8 @@ class RefusedError(RequestError):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.message, param=outcome.param or None, error_code=outcome.code)
         self.status = outcome.status  # type: ignore[misc]  # each refusal has its own
+        if outcome.status >= SERVER_ERRORS:
+            self.error_type = RequestError.error_type  # type: ignore[misc]  # nothing is wrong with the request
 
 
 def _facts(request: RequestMessage, tokens: int | None) -> Facts:

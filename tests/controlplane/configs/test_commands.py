@@ -29,6 +29,13 @@ def test_a_rollout_is_planned_started_halted_and_told(served: Command) -> None:
     assert served.says("rollout", "start", "standard", "--dry-run").splitlines()[0] == (
         "revision 1 for the pools pool; active: none yet"
     )
+    assert served.refusal("rollout", "status", "house") == (
+        "pointsman rollout: error: there is no EndpointPickerConfig house; if it is of another kind, say "
+        "PayloadProcessorConfig/house or GuardrailPolicy/house\n"
+    )
+    assert served.refusal("rollout", "status", "GuardrailPolicy/house") == (
+        "pointsman rollout: error: there is no GuardrailPolicy house\n"
+    )
     started = served.says(
         "rollout", "start", "standard", "--canary", "10%", "--max-error-share", "0.05", "--min-requests", "9"
     )

@@ -13,6 +13,7 @@ from django.utils import timezone
 from controlplane.configs import rollouts, workers
 from controlplane.configs.guarding import Guarded, guarded_pools
 from controlplane.configs.models import ConfigDocument, Rollout
+from controlplane.configs.plans import plan
 from controlplane.configs.rollout import Canary, Guard, Stage
 from controlplane.configs.rollouts import Wish
 from controlplane.configs.services import PickerConfigService
@@ -143,6 +144,12 @@ def test_a_complete_rollout_goes_back_to_what_was_active_before(running: str) ->
     rollouts.roll_back(OPERATOR, "standard")
     revisions = ConfigDocument.objects.get().revisions
     assert revisions.get(number=3).digest == revisions.get(number=1).digest
+
+
+def test_a_plan_says_that_a_revision_is_too_old_to_be_published(running: str) -> None:
+    assert plan(OPERATOR, "standard", 2, None)["warnings"] == []
+    said = "revision 1 is older than revision 2, which was published; rolling back makes a new revision with "
+    assert plan(OPERATOR, "standard", 1, None)["warnings"] == [f"{said}an older content"]
 
 
 def test_there_is_nothing_to_go_back_to_from_the_first_revision() -> None:
