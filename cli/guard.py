@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from cli.arguments import Parser, Subparsers
 from cli.documents import RefusedError, add_url, call, guarded
+from cli.explain_table import printable
 
 MAX_LINES: Final = 100_000
 MAX_LINE: Final = 1 << 20
@@ -234,11 +235,11 @@ def _print(found: Mapping[str, Any], *, as_json: bool) -> None:
         return
     print(f"action: {found['action']}")
     if found.get("code"):
-        print(f"code:   {found['code']}\nclient: {found['message']}")
+        print(f"code:   {found['code']}\nclient: {printable(found['message'])}")
     if found.get("text") is not None:
-        print(f"text:   {found['text']}")
+        print("text:   " + "\n".join(map(printable, found["text"].split("\n"))))
     if found.get("body") is not None:
-        print(f"body:   {json.dumps(found['body'], ensure_ascii=False)}")
+        print(f"body:   {printable(json.dumps(found['body'], ensure_ascii=False))}")
     for each in found["verdicts"]:
         print(f"    {_verdict(each)}")
     for rule in found.get("notRun", ()):

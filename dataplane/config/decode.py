@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from dataplane.config.document import join
-from dataplane.config.problems import MAX_PROBLEMS
+from dataplane.config.problems import MAX_PROBLEMS, each_of
 from dataplane.errors import ConfigError, did_you_mean
 from dataplane.units import parse_duration, parse_quantity
 
@@ -75,7 +75,7 @@ def _construct(kind: type[S], values: dict[str, Any], path: str, problems: list[
     try:
         return kind(**values)
     except ConfigError as error:
-        problems.append(error.within(path) if path else error)
+        problems.extend(each.within(path) if path else each for each in each_of(error))
     except ValueError as error:
         problems.append(ConfigError(str(error), path=path))
     return _default(kind)

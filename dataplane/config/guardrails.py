@@ -14,13 +14,14 @@ takes linear time, whatever the text.
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import re2
 
 from dataplane.config.decode import decode_struct
+from dataplane.config.problems import raise_any
 from dataplane.config.values import (
     Count,
     DurationText,
@@ -80,10 +81,7 @@ class Patterns(_Section, frozen=True, kw_only=True):
     case_sensitive: bool = False
 
     def __post_init__(self) -> None:
-        for index, pattern in enumerate(self.patterns):
-            path = f"patterns[{index}]"
-            if _compiled(pattern, path).search("") is not None:
-                raise ConfigError("finds the empty text, and so everything", path=path)
+        _check_each(self.patterns, finds_text=True)
 
 
 class Pii(_Section, frozen=True, kw_only=True):
@@ -131,6 +129,12 @@ class Range(_Section, frozen=True, kw_only=True):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ConfigError("is greater than max", path="min")
 
+    def holds(self, value: Any) -> bool:
+        """Whether a value is a number in it."""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+
 
 class Parameters(_Section, frozen=True, kw_only=True):
     """Fields of the request's body, all of those that are given."""
@@ -151,6 +155,12 @@ class Parameters(_Section, frozen=True, kw_only=True):
             self.ranges or self.forbidden or self.forced
         ):
             raise ConfigError("says nothing about any field")
+        for field, value in self.forced.items():
+            span = self.ranges.get(field)
+            if field in self.forbidden:
+                raise ConfigError("is forbidden as well", path=f"forced.{field}")
+            if span is not None and not span.holds(value):
+                raise ConfigError("is outside its range", path=f"forced.{field}")
 
 
 class Languages(_Section, frozen=True, kw_only=True):
@@ -200,8 +210,7 @@ class AllowPatterns(_Section, frozen=True, kw_only=True):
     case_sensitive: bool = False
 
     def __post_init__(self) -> None:
-        for index, pattern in enumerate(self.patterns):
-            _compiled(pattern, f"patterns[{index}]")
+        _check_each(self.patterns, finds_text=False)
 
 
 class JsonSchema(_Section, frozen=True, kw_only=True):
@@ -373,7 +382,7 @@ class GuardrailPolicySpec(_Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self._check_streams()
         for path, patterns in (("tenants", self.tenants), ("models", self.models), ("pools", self.pools)):
-            check_patterns(patterns, path)
+            check_patterns(patterns, path, path.removesuffix("s"))
         for path, names in (("tenants", self.tenants), ("pools", self.pools)):
             if "" in (names or ()):
                 raise ConfigError("holds an empty name", path=path)
@@ -436,6 +445,19 @@ def _check_deadline(text: str) -> None:
     found = seconds(text, "timeout")
     if found is not None and found > MAX_DEADLINE_S:
         raise ConfigError(f"is longer than {MAX_DEADLINE_S:g}s, and the client waits", path="timeout")
+
+
+def _check_each(patterns: Sequence[str], *, finds_text: bool) -> None:
+    """``ConfigErrors`` with all that are none, or that find the empty text where they have to find some."""
+    problems: list[ConfigError] = []
+    for index, pattern in enumerate(patterns):
+        path = f"patterns[{index}]"
+        try:
+            if _compiled(pattern, path).search("") is not None and finds_text:
+                problems.append(ConfigError("finds the empty text, and so everything", path=path))
+        except ConfigError as error:
+            problems.append(error)
+    raise_any(problems)
 
 
 def _compiled(pattern: str, path: str) -> Any:

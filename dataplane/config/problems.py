@@ -31,6 +31,11 @@ class ConfigErrors(ConfigError):
             super().__init__(f"{len(self.errors)} problems:\n{lines}")
 
 
+def each_of(error: ConfigError) -> Sequence[ConfigError]:
+    """The problems that an error stands for."""
+    return error.errors if isinstance(error, ConfigErrors) else (error,)
+
+
 def raise_any(problems: Sequence[ConfigError]) -> None:
     """Raise ``ConfigErrors`` when there is at least one problem."""
     if problems:

@@ -47,16 +47,16 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 """How many; at least one."""
 
 
-def check_patterns(patterns: list[str] | None, path: str) -> None:
-    """``ConfigError`` for a list of model patterns that allows nothing, is too long or repeats itself."""
+def check_patterns(patterns: list[str] | None, path: str, what: str = "model") -> None:
+    """``ConfigError`` for a list of patterns of names that allows nothing, is too long or repeats itself."""
     if patterns is None:
         return
     if not patterns:
-        raise ConfigError("names no model; leave it out to allow every model", path=path)
+        raise ConfigError(f"names no {what}; leave it out to allow every {what}", path=path)
     if len(patterns) > MAX_PATTERNS:
         raise ConfigError(f"has {len(patterns)} patterns; give at most {MAX_PATTERNS}", path=path)
     if len(set(patterns)) < len(patterns):
-        raise ConfigError("names a model twice", path=path)
+        raise ConfigError(f"names a {what} twice", path=path)
 
 
 def check_moment(moment: datetime | None, path: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from dataplane.config.guardrails import GuardrailPolicySpec, rule_parameters
+from dataplane.config.problems import each_of
 from dataplane.errors import ConfigError
 from ipp.guardrails.asking import Asking
 from ipp.guardrails.engine import RESTORING, CompiledPolicy, RuleAtWork
@@ -154,5 +155,5 @@ def _compiled(
             CompiledPolicy([at_work])  # which says whether it may look at streams
             made.append(at_work)
         except ConfigError as error:
-            problems.append(error.within(f"{path}.parameters"))
+            problems.extend(each.within(f"{path}.parameters") for each in each_of(error))
     return made

@@ -39,6 +39,13 @@ def test_a_text_shows_every_match(policy: str, capsys: pytest.CaptureFixture[str
     )
 
 
+def test_a_message_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("type: keywords,", 'type: keywords, message: "a\\e[31mb",'))
+    assert main(["guard", "test", "-f", str(file), "see the sparrow"]) == 0
+    assert "client: a\ufffd[31mb\n" in capsys.readouterr().out
+
+
 def test_json_is_one_object(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["guard", "test", "-f", policy, "--json", "mail ada@example.org"]) == 0
     found = json.loads(capsys.readouterr().out)

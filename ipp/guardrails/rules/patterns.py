@@ -9,6 +9,7 @@ from typing import Final
 import re2
 
 from dataplane.config.guardrails import Patterns
+from dataplane.config.problems import raise_any
 from dataplane.errors import ConfigError
 from ipp.guardrails.matches import MAX_STREAM_MATCH, Match
 from ipp.guardrails.pattern_length import greatest_length
@@ -30,14 +31,18 @@ class PatternRule:
         self.longest: int | None = None
         lengths = [greatest_length(pattern) for pattern in parameters.patterns]
         if streaming:
-            for index, length in enumerate(lengths):
-                if length is None or length > MAX_STREAM_MATCH:
-                    raise ConfigError(
+            raise_any(
+                [
+                    ConfigError(
                         f"can match {'any number of' if length is None else length} characters, and streams "
                         f"hold back {MAX_STREAM_MATCH}; give its repetitions upper bounds, such as "
                         r"\w{1,64} for \w+, or leave stage stream out",
                         path=f"patterns[{index}]",
                     )
+                    for index, length in enumerate(lengths)
+                    if length is None or length > MAX_STREAM_MATCH
+                ]
+            )
             self.longest = max(length or 1 for length in lengths)
         size = sum(re2.compile(pattern).programsize for pattern in parameters.patterns)
         if size > MAX_STEPS:

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from dataplane.config.decode import decode_struct
 from dataplane.config.guardrails import GuardrailPolicySpec
 from dataplane.errors import ConfigError
 from ipp.guardrails import policies as module
@@ -25,6 +26,54 @@ def word(name, word, **more):
 def names(policies, *traffic):
     found = policies.select(*traffic)
     return found and [(rule.policy, rule.rule.name) for rule in found.rules]
+
+
+def mistakes(raw):
+    problems = []
+    found = decode_struct(raw, GuardrailPolicySpec, "spec", problems)
+    if found is not None:
+        Policies([("p", found)], problems=problems)
+    return [(problem.path, str(problem.message).partition(":")[0].partition(";")[0]) for problem in problems]
+
+
+def test_every_pattern_at_fault_is_told():
+    rule = {"name": "a", "type": "patterns", "parameters": {"patterns": ["(?=a)b", "ok", "a*", "["]}}
+    at = "p.spec.rules[0].parameters.patterns"
+    assert mistakes({"rules": [rule]}) == [
+        (f"{at}[0]", "is no pattern of RE2"),
+        (f"{at}[2]", "finds the empty text, and so everything"),
+        (f"{at}[3]", "is no pattern of RE2"),
+    ]
+    rule = {**rule, "stages": ["stream"], "parameters": {"patterns": ["a+", "ok", "b{600}"]}}
+    assert [path for path, _ in mistakes({"rules": [rule]})] == [f"{at}[0]", f"{at}[2]"]
+    rule = {
+        **rule,
+        "type": "allowPatterns",
+        "stages": ["request"],
+        "parameters": {"patterns": ["(", ".*", ")"]},
+    }
+    assert [path for path, _ in mistakes({"rules": [rule]})] == [f"{at}[0]", f"{at}[2]"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"forced": {"seed": 1}, "forbidden": ["seed"]}, ("forced.seed", "is forbidden as well")),
+        ({"forced": {"n": 2}, "ranges": {"n": {"max": 1}}}, ("forced.n", "is outside its range")),
+        ({"forced": {"n": "2"}, "ranges": {"n": {"min": 1}}}, ("forced.n", "is outside its range")),
+    ],
+)
+def test_parameters_that_contradict_each_other_are_refused(parameters, problem):
+    rule = {"name": "a", "type": "parameters", "mode": "mask", "parameters": parameters}
+    assert mistakes({"rules": [rule]})[0] == (f"p.spec.rules[0].parameters.{problem[0]}", problem[1])
+    good = {"forced": {"seed": 1, "n": 1}, "ranges": {"n": {"min": 1, "max": 1}}, "forbidden": ["stop"]}
+    assert mistakes({"rules": [{**rule, "parameters": good}]}) == []
+
+
+def test_lists_are_called_what_they_list():
+    rules = [word("a", "x")]
+    assert mistakes({"rules": rules, "tenants": []}) == [("spec.tenants", "names no tenant")]
+    assert mistakes({"rules": rules, "pools": ["a", "a"]}) == [("spec.pools", "names a pool twice")]
 
 
 def test_traffic_that_no_policy_is_for_has_none():
