@@ -1,4 +1,4 @@
-"""Whom a guardrail policy is for: the tenants, models and pools that there are and that it names.
+"""Whom a guardrail policy is for, the tenants, models and pools there are that it names; and who ignores it.
 
 A change concerns the traffic that the policy was for as well as that which it is for from now on; traffic
 has to match all three lists. Models are those that pools and routes say they serve: clients may ask for
@@ -17,10 +17,13 @@ from controlplane.fleet.models import InferencePool
 from controlplane.gateways.reading import names_of, rewritten_models
 from controlplane.providers.models import ModelRoutePattern
 from controlplane.tenancy.models import Tenant
+from controlplane.xds.models import Worker
 
 MAX_KNOWN: Final = 100
 """Names that are told of each list; of the rest their number."""
 ALL: Final = "*"
+GUARDRAILS: Final = "guardrails"
+"""The plugin that enforces policies."""
 
 
 def by(row: ConfigDocument, revision: ConfigRevision) -> dict[str, Any] | None:
@@ -38,6 +41,30 @@ def by(row: ConfigDocument, revision: ConfigRevision) -> dict[str, Any] | None:
         "models": _told(specs, "models", served | routed),
         "pools": _told(specs, "pools", pools),
     }
+
+
+def unenforced(row: ConfigDocument, there: Iterable[Worker]) -> list[str]:
+    """Payload processors that have a policy and enforce none, because their configuration has no guardrails.
+
+    The workers come with what they have applied; those that run the file of their flags are left out.
+    """
+    if row.kind != POLICIES.kind:
+        return []
+    idle: dict[str, ConfigRevision] = {}
+    for worker in there:
+        revision = worker.applied
+        if revision is not None and worker.pool not in idle and not _has_guardrails(revision.content):
+            idle[worker.pool] = revision
+    return [
+        f"the payload processor {name} enforces no policy: revision {revision.number} of its configuration "
+        f"has no plugin of type {GUARDRAILS}"
+        for name, revision in sorted(idle.items())
+    ]
+
+
+def _has_guardrails(content: str) -> bool:
+    plugins = parsed(content).get("plugins") or ()
+    return any(isinstance(plugin, dict) and plugin.get("type") == GUARDRAILS for plugin in plugins)
 
 
 def _told(specs: Collection[dict[str, Any]], field: str, names: Iterable[str]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def plan(
         "revision": revision.number,
         "active": None if row.active is None else row.active.number,
         "changes": between(row.active, revision),
-        "warnings": _warnings(row, revision),
+        "warnings": [*_warnings(row, revision), *affected.unenforced(row, awaited)],
         "pools": row.pools,
         "affects": affected.by(row, revision),
         "workers": sorted(workers, key=lambda worker: (not worker["first"], worker["worker"])),

@@ -25,7 +25,16 @@ from controlplane.xds.resources import build
 from controlplane.xds.subscriptions import Answer
 from dataplane.xds.codec import unwrapped
 from dataplane.xds.messages import GUARDRAILS, Node, Problem, Refusal, Version, digest_of
-from tests.support.controlplane import OPERATOR, POOL, REWRITE, TENANT, VIEWER, client
+from tests.support.controlplane import (
+    OPERATOR,
+    POOL,
+    REWRITE,
+    TENANT,
+    VIEWER,
+    WORKER,
+    client,
+    processor_config,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +52,17 @@ def policy(word: str = "zebra", name: str = "house", release: str = "", **spec: 
         "kind": KIND,
         "metadata": metadata,
         "spec": {"rules": [rule], **spec},
+    }
+
+
+def configuration(name: str) -> dict[str, Any]:
+    """Of a payload processor that enforces policies."""
+    return {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "PayloadProcessorConfig",
+        "metadata": {"name": name},
+        "plugins": [{"type": "guardrails"}],
+        "profiles": [{"name": "default", "plugins": {"request": [{"pluginRef": "guardrails"}]}}],
     }
 
 
@@ -327,6 +347,19 @@ def test_annotations_come_back_with_the_policy() -> None:
     changed["metadata"]["annotations"]["pointsman.dev/rollout"] = "half"
     refused = client(Role.OPERATOR).post(f"{ALL}/house/validate", changed, format="json")
     assert refused.json()["details"][0]["path"] == "metadata.annotations[pointsman.dev/rollout]"
+
+
+def test_a_plan_warns_of_processors_that_enforce_nothing(two: tuple[Processor, Processor]) -> None:
+    apply(OPERATOR, [processor_config(name="edge"), configuration("other")])
+    for node, name in (("i-1", "edge"), ("i-2", "other")):
+        document, rollout = rollouts.current(VIEWER, name, "PayloadProcessorConfig")
+        configured.acknowledge(WORKER, node, document.name, 1, [], rollout.pk, document.kind)
+    plan = client().get(f"{ALL}/house/plan").json()
+    (warning,) = plan["warnings"]
+    assert warning == (
+        "the payload processor edge enforces no policy: revision 1 of its configuration has no plugin of "
+        "type guardrails"
+    )
 
 
 def test_workers_are_shown_with_the_policies_they_enforce(two: tuple[Processor, Processor]) -> None:
