@@ -10,11 +10,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Final
 
 from ipp.guardrails.finding import Found, PlainFinder, Searchers
 from ipp.guardrails.joined import Together
 from ipp.guardrails.shapes import Kind
-from ipp.guardrails.texts import Text
+from ipp.guardrails.texts import Keys, Text
+
+_SAYING: Final = (b"text", b"refusal", b"thinking")
+"""What a part has its text in."""
+_LISTS: Final = (b"content", b"system")
+"""Lists of parts, which may be strings."""
 
 
 def across_parts(
@@ -46,14 +52,20 @@ def _groups(texts: Sequence[Text]) -> Iterator[list[int]]:
     group: list[int] = []
     around: tuple[object, ...] | None = None
     for index, text in enumerate(texts):
-        keys = text.keys
-        is_part = len(keys) > 1 and keys[-1] == b"text" and isinstance(keys[-2], int)
-        if not is_part or text.kind is not Kind.TEXT:
+        whose = _message(text.keys) if text.kind is Kind.TEXT else None
+        if whose is None:
             continue
-        if keys[:-2] != around:
+        if whose != around:
             if len(group) > 1:
                 yield group
-            group, around = [], keys[:-2]
+            group, around = [], whose
         group.append(index)
     if len(group) > 1:
         yield group
+
+
+def _message(keys: Keys) -> Keys | None:
+    """The list that a text is a part of; None when it is none. Some servers take parts that are strings."""
+    if len(keys) > 1 and keys[-1] in _SAYING and isinstance(keys[-2], int):
+        return keys[:-2]
+    return keys[:-1] if len(keys) > 1 and keys[-2] in _LISTS and isinstance(keys[-1], int) else None

@@ -321,6 +321,24 @@ def test_what_is_split_over_parts_of_a_message_blocks():
     ]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [{"role": "user", "content": ["please s", "top"]}]},
+        {"messages": [{"role": "user", "content": ["please s", {"type": "text", "text": "top"}]}]},
+        {"messages": [{"content": [{"type": "text", "text": "s"}, {"type": "refusal", "refusal": "top"}]}]},
+        {"system": ["s", "top"], "messages": []},
+    ],
+)
+def test_parts_may_be_strings_and_say_it_in_other_fields(body):
+    assert policy(STOP).check_request(json.dumps(body).encode()).code == "guardrail_patterns"
+
+
+def test_lists_of_texts_that_nobody_reads_as_one_are_not_joined():
+    body = json.dumps({"prompt": ["s", "top"], "input": ["s", "top"], "stop": ["s", "top"]}).encode()
+    assert policy(STOP).check_request(body).body is body
+
+
 def test_what_is_split_over_messages_or_would_only_be_masked_passes():
     compiled = policy(STOP, MAIL)
     assert compiled.check_request(chat("s", "top")).action == "pass"
