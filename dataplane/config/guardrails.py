@@ -308,8 +308,8 @@ RULE_TYPES: Final[dict[str, RuleType]] = {
     "allowPatterns": RuleType(AllowPatterns, _WHOLE),
     "jsonSchema": RuleType(JsonSchema, ("response",)),
     "media": RuleType(Media, _REQUEST),
-    "webhook": RuleType(Webhook, _WHOLE),
-    "judge": RuleType(Judge, _WHOLE),
+    "webhook": RuleType(Webhook, _TEXT),
+    "judge": RuleType(Judge, _TEXT),
 }
 """By the name rules have for their type."""
 

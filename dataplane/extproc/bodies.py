@@ -13,12 +13,14 @@ from dataplane.extproc.events import (
     AnswerBody,
     AnswerTrailers,
     BodyMode,
+    BodyRest,
     BodyTransform,
     Effect,
     EndBody,
     LaterBody,
     MetadataValues,
     Proceed,
+    Pushing,
     StreamBody,
 )
 from dataplane.headers import Headers
@@ -102,7 +104,16 @@ class TransformedBody:
         "rest",
     )
 
-    def __init__(self, transform: BodyTransform, announced: int | None, mode: BodyMode) -> None:
+    def __init__(
+        self,
+        transform: BodyTransform,
+        announced: int | None,
+        mode: BodyMode,
+        resume: Callable[[BodyRest], None],
+    ) -> None:
+        """``resume`` takes what the transform sends on by itself."""
+        if mode is BodyMode.FULL_DUPLEX_STREAMED and isinstance(transform, Pushing):
+            transform.attach(lambda body, end: resume(BodyRest(body, end)))
         self._transform = transform
         self._announced = announced
         self._is_one_message = mode in ONE_MESSAGE
@@ -167,8 +178,12 @@ class TransformedBody:
         if later is not None:
             later.start(take)
 
-    def finish(self, body: bytes) -> list[Effect]:
-        """The answers that have waited for the last bytes."""
+    def finish(self, rest: BodyRest) -> list[Effect]:
+        """The answers that have waited for the last bytes; some bytes are one by themselves."""
+        body = rest.body
+        if not rest.end:
+            return stream(True, body, False) if body else []
+        self.rest = b""
         if self._after is None:
             return with_metadata(self._sent(body, True, self._last_size), self._metadata)
         return [*(stream(True, body, False) if body and self._is_streamed else []), self._after]

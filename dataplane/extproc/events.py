@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -124,9 +124,15 @@ class LaterBody(Exception):
 
 
 class BodyRest(msgspec.Struct):
-    """The last bytes of a response's body, which it has waited for."""
+    """Bytes of a response's body that it has waited for: the last ones, or some in full duplex."""
 
     body: bytes
+    end: bool = True
+    """Whether the body ends with them, whatever of it still comes."""
+
+
+Push = Callable[[bytes, bool], None]
+"""Takes bytes that are sent on by themselves, and whether the body ends with them."""
 
 
 class BodyTransform(Protocol):
@@ -140,6 +146,15 @@ class BodyTransform(Protocol):
         held back then is lost. ``EndBody`` ends the body early, ``LaterBody`` later than it came; any other
         exception breaks the exchange off, since nobody knows what is missing.
         """
+        ...
+
+
+@runtime_checkable
+class Pushing(BodyTransform, Protocol):
+    """A transform that sends bytes on when it can, not only when some come."""
+
+    def attach(self, push: Push) -> None:
+        """In full duplex: what it has ready need not wait for the next chunk."""
         ...
 
 

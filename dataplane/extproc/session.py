@@ -87,7 +87,6 @@ from dataplane.headers import Headers
 
 _NO_HEADERS: Final = Headers(())
 
-
 # Bound once: looking an enum's member up on its class costs as much as a call.
 _NONE: Final = BodyMode.NONE
 _STREAMED: Final = BodyMode.STREAMED
@@ -272,7 +271,7 @@ class Session:
         None when the request, or the response, has been settled in between.
         """
         if isinstance(outcome, BodyRest):
-            return self._finish_response(outcome.body)
+            return self._finish_response(outcome)
         if self.phase is not DECIDING:
             return []
         if isinstance(outcome, RequestError):
@@ -370,8 +369,8 @@ class Session:
         if event.end_of_stream or self._modes.response is _NONE:
             self._complete_response()
         elif decision.transform is not None:
-            size = announced_size(event.headers)
-            self._transformed = TransformedBody(decision.transform, size, self._modes.response)
+            size, mode = announced_size(event.headers), self._modes.response
+            self._transformed = TransformedBody(decision.transform, size, mode, self._resume)
             decision = self._transformed.answer(decision, event.headers)
         return [AnswerHeaders(True, decision)]
 
@@ -388,7 +387,7 @@ class Session:
         if self._response is not RESPONSE_OPEN:
             rest = None if self._transformed is None else self._transformed.rest
             return [] if full_duplex else [AnswerBody(True, UNCHANGED, rest)]
-        # A buffered body is one message, even when trailers or the part that did not fit follow.
+        # A buffered body is one message, even when trailers or what did not fit follow.
         end = event.end_of_stream or (not full_duplex and mode in ONE_MESSAGE)
         metadata = self._observe(event.body, end)
         if self._transformed is not None:
@@ -433,12 +432,13 @@ class Session:
             self._transformed.wait(lambda rest: self._resume(BodyRest(rest)), metadata, after)
         return []
 
-    def _finish_response(self, rest: bytes) -> list[Effect]:
-        """They are there."""
-        if self._response is not RESPONSE_HELD or self._transformed is None:
+    def _finish_response(self, rest: BodyRest) -> list[Effect]:
+        """They are there, or some of those before."""
+        if self._response not in (RESPONSE_OPEN, RESPONSE_HELD) or self._transformed is None:
             return []
         effects = self._transformed.finish(rest)
-        self._complete_response()
+        if rest.end:
+            self._complete_response()
         return effects
 
     def _observe(self, chunk: bytes, end: bool) -> MetadataValues | None:

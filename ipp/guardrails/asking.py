@@ -18,10 +18,10 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,8 @@ from dataplane.config.guardrails import Judge, Rule, Stage, Webhook
 from dataplane.errors import ConfigError
 from dataplane.units import parse_duration
 from ipp.guardrails.answers import withheld
-from ipp.guardrails.engine import CompiledPolicy, RuleAtWork
+from ipp.guardrails.at_work import RuleAtWork
+from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.lengths import ASIDE_BYTES
 from ipp.guardrails.shapes import ANSWER, REQUEST
 from ipp.guardrails.texts import UnreadableError, decoded, find_texts, path_of
@@ -59,6 +60,7 @@ ATTEMPTS: Final = 2
 
 _HEADERS: Final = {"content-type": "application/json", "accept-encoding": "identity"}
 Texts = Sequence[tuple[str, str]]
+TakeVerdicts = Callable[[Sequence[Verdict], Refusal | None], None]
 T = TypeVar("T")
 
 
@@ -231,7 +233,29 @@ class Asking:
                 found = _withheld(stage, outcome, refusal.outcome(outcome.verdicts), refusal)
             take(found)
 
-        task = asyncio.get_running_loop().create_task(answer(), name="guardrails")
+        self._begin(answer())
+
+    def ask_about(self, rules: Sequence[RuleAtWork], stage: Stage, texts: Texts, take: TakeVerdicts) -> None:
+        """Ask all of these about texts, in a task of its own; ``take`` gets verdicts, and what refuses."""
+
+        async def answer() -> None:
+            verdicts: list[Verdict] = []
+            refusal: Refusal | None = None
+            try:
+                for verdict, refused in await asyncio.gather(
+                    *(_judged(rule, stage, texts) for rule in rules)
+                ):
+                    verdicts += [] if verdict is None else [verdict]
+                    refusal = refusal or refused
+            except Exception:  # a defect must neither let the stream go on nor keep the client waiting
+                log.exception("a part of a stream could not be judged")
+                refusal = Refusal(UNAVAILABLE, "The answer could not be judged.", status=503)
+            take(verdicts, refusal)
+
+        self._begin(answer())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="guardrails")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -261,6 +285,9 @@ class WebhookGuard:
     ) -> None:
         self._asking.ask_later(policy, stage, outcome, take)
 
+    def ask_about(self, rules: Sequence[RuleAtWork], stage: Stage, texts: Texts, take: TakeVerdicts) -> None:
+        self._asking.ask_about(rules, stage, texts, take)
+
     async def judge(self, stage: Stage, texts: Texts) -> float | None:
         listed = [{"path": path, "text": text} for path, text in texts]
         body = _encoded({**self._about, "stage": stage, "texts": listed})
@@ -282,6 +309,9 @@ class JudgeGuard:
         self, policy: CompiledPolicy, stage: Stage, outcome: Outcome, take: Callable[[Outcome], None]
     ) -> None:
         self._asking.ask_later(policy, stage, outcome, take)
+
+    def ask_about(self, rules: Sequence[RuleAtWork], stage: Stage, texts: Texts, take: TakeVerdicts) -> None:
+        self._asking.ask_about(rules, stage, texts, take)
 
     async def judge(self, stage: Stage, texts: Texts) -> float | None:
         parameters = self._parameters

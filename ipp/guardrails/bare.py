@@ -20,7 +20,7 @@ from ipp.guardrails.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from ipp.guardrails.engine import RuleAtWork
+    from ipp.guardrails.at_work import RuleAtWork
 
 
 def check_bare(body: bytes, searchers: Searchers, rules: Sequence[RuleAtWork]) -> Outcome:

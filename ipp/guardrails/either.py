@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-from dataplane.extproc.events import BodyTransform
+from dataplane.extproc.events import BodyTransform, Push, Pushing
 
 StreamKind = Literal["sse", "json"]
 
@@ -25,7 +25,7 @@ _LONGEST_FIELD: Final = 6
 class EitherGuard:
     """Waits for the first bytes, and then feeds all of them to the guard of what they are."""
 
-    __slots__ = ("_guard", "_head", "_kind", "_open")
+    __slots__ = ("_guard", "_head", "_kind", "_open", "_push")
 
     def __init__(self, kind: StreamKind, open_guard: Callable[[StreamKind], BodyTransform | None]) -> None:
         """``kind`` is what the content type says; ``open_guard`` answers None for what passes unseen."""
@@ -33,6 +33,11 @@ class EitherGuard:
         self._open = open_guard
         self._head: bytes | None = b""
         self._guard: BodyTransform | None = None
+        self._push: Push | None = None
+
+    def attach(self, push: Push) -> None:
+        """For the guard, if it has use for it."""
+        self._push = push
 
     def feed(self, chunk: bytes, end: bool) -> bytes:
         if self._head is not None:
@@ -41,7 +46,10 @@ class EitherGuard:
             if kind is None:
                 self._head = head
                 return b""
-            self._head, self._guard, chunk = None, self._open(kind), head
+            self._head, chunk = None, head
+            guard = self._guard = self._open(kind)
+            if self._push is not None and isinstance(guard, Pushing):
+                guard.attach(self._push)
         return chunk if self._guard is None else self._guard.feed(chunk, end)
 
 

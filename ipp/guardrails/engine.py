@@ -12,21 +12,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from dataplane.config.guardrails import Mode, Rule, Stage
+from dataplane.config.guardrails import Mode, Stage
 from dataplane.errors import ConfigError
 from dataplane.extproc.events import BodyTransform
 from ipp.guardrails.answers import AnswerGuard, Later, withheld
 from ipp.guardrails.arguments import ArgumentsFinder
+from ipp.guardrails.asked_stream import AskedStream
+from ipp.guardrails.at_work import RESTORING, SAID_ONLY, Asked, RuleAtWork
 from ipp.guardrails.bare import check_bare, crossing
 from ipp.guardrails.bare_prompts import bare_prompt
 from ipp.guardrails.documents import items
 from ipp.guardrails.edits import changed
 from ipp.guardrails.either import EitherGuard, StreamKind
-from ipp.guardrails.finding import Finder, Found, PlainFinder, Searcher, Searchers, applied
+from ipp.guardrails.finding import Finder, PlainFinder, Searcher, Searchers, applied
 from ipp.guardrails.held import HeldGuard
 from ipp.guardrails.joined import IDLE, Together
 from ipp.guardrails.lengths import Pace
@@ -34,12 +36,10 @@ from ipp.guardrails.masking import Vault, hidden
 from ipp.guardrails.matches import (
     MAX_STREAM_MATCH,
     BodyMatch,
-    BodyRule,
     Change,
     ExpectingRule,
     Facts,
     Match,
-    RuleKey,
     TextRule,
     by_place,
 )
@@ -70,79 +70,6 @@ from ipp.guardrails.verdicts import (
     unreadable,
 )
 
-SAID_ONLY: Final = frozenset({"allowPatterns", "jsonSchema", "language", "topics"})
-"""Types of rules that say what a text must be: of what people and models say to one another, not of names,
-descriptions of tools, their arguments or a model's reasoning."""
-RESTORING: Final = "pii"
-"""Type of rules whose placeholders are turned back."""
-
-
-class Asked(Protocol):
-    """Somebody else who judges texts."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether no verdict is a match."""
-
-    def ask_later(
-        self, policy: CompiledPolicy, stage: Stage, outcome: Outcome, take: Callable[[Outcome], None]
-    ) -> None:
-        """Ask all whom the policy asks there, and have ``take`` called with what becomes of it."""
-
-    async def judge(self, stage: Stage, texts: Sequence[tuple[str, str]]) -> float | None:
-        """The score of what is at fault, None when nothing is; ``texts`` are paths and what is said there.
-
-        ``UnansweredError`` when no verdict comes in time.
-        """
-
-
-class RuleAtWork(NamedTuple):
-    """A rule of a policy, compiled: what does the work, which is nothing here when somebody is asked."""
-
-    policy: str
-    rule: Rule
-    restores: bool = False
-    text: TextRule | None = None
-    """For requests."""
-    answer: TextRule | None = None
-    """For answers; has a ``longest`` when it looks at streams."""
-    body: BodyRule | None = None
-    asked: Asked | None = None
-    holds: bool = False
-    """Whether it is for answers that stream as well, which are held back for it."""
-
-    @property
-    def key(self) -> RuleKey:
-        """What tells it from all others."""
-        return self.policy, self.rule.name
-
-    def looks_at(self, stage: Stage) -> bool:
-        """Whether it is for that stage."""
-        return stage in (self.rule.stages or ("request",))
-
-    def at(self, stage: Stage) -> TextRule | None:
-        """What looks at texts there; None when nothing does."""
-        if not self.looks_at(stage):
-            return None
-        return self.text if stage == "request" else self.answer
-
-    def verdict(self, stage: Stage, path: str, found: Found) -> Verdict:
-        """The verdict on a find in a text."""
-        start, end, match = found.start, found.end, found.match
-        return Verdict(
-            policy=self.policy,
-            rule=self.rule.name,
-            type=self.rule.type,
-            kind=match.kind,
-            stage=stage,
-            action=self.rule.mode,
-            path=path,
-            start=start,
-            end=end,
-            score=match.score,
-            latency_us=found.latency_ns // 1000,
-        )
-
 
 class Seen(NamedTuple):
     """What rules of texts make of a body."""
@@ -171,7 +98,7 @@ class CompiledPolicy:
         }
         self.asked: dict[Stage, tuple[RuleAtWork, ...]] = {
             stage: tuple(rule for rule in rules if rule.asked is not None and rule.looks_at(stage))
-            for stage in ("request", "response")
+            for stage in ("request", "response", "stream")
         }
         """Rules of which somebody else judges, by stage; ``asking.ask`` asks them."""
         for rule in texts["stream"]:
@@ -194,6 +121,11 @@ class CompiledPolicy:
             for rule in rules
             if rule.holds and rule.looks_at("response") and not rule.looks_at("stream")
         ]
+        if holding:
+            holding += [
+                rule._replace(rule=replace(rule.rule, stages=["response"]), holds=False)
+                for rule in self.asked["stream"]
+            ]
         self._held = CompiledPolicy(holding) if holding else None
         """What judges streams that are held back until they are whole."""
         self.needs_request = bool(texts["request"] or self._bodies["request"] or self.asked["request"])
@@ -205,8 +137,8 @@ class CompiledPolicy:
         looks = texts["response"] or self._bodies["response"] or self.asked["response"]
         self.needs_response = bool(looks) or restores
         """Whether whole answers have to be seen, or those at least to requests with a vault."""
-        self._looks = bool(looks or texts["stream"])
-        self.needs_stream = bool(texts["stream"] or holding) or restores
+        self._looks = bool(looks or texts["stream"] or self.asked["stream"])
+        self.needs_stream = bool(texts["stream"] or self.asked["stream"] or holding) or restores
         """Whether streams have to be seen; likewise."""
 
     @property
@@ -331,6 +263,8 @@ class CompiledPolicy:
             ask = partial(self._ask_about_answer, asked[0].asked) if asked else None
             check = self._check_and_show if vault and asked else self.check_response
             return AnswerGuard(partial(check, vault=vault), told, ask, later, self.pace.is_long)
+        if self._held is None and self.asked["stream"]:
+            return self._asked_stream(vault, told)
         held, guard = self._held, self._stream_guard(searchers, told)
         if held is None:
             return guard
@@ -339,6 +273,16 @@ class CompiledPolicy:
         veil = self._stream_guard(self._searchers("stream", vault and vault.kept()), None) if asked else None
         check = partial(held.check_response, vault=vault)
         return HeldGuard(check, guard, veil, told, ask, later, self.pace.is_long)
+
+    def _asked_stream(
+        self, vault: Vault | None, told: Callable[[Sequence[Verdict]], None] | None
+    ) -> AskedStream:
+        """What asks about a stream while it passes: behind the rules, before placeholders are turned back."""
+        asked = self.asked["stream"]
+        first = self._stream_guard(self._searchers("stream", vault.kept() if vault else None), told)
+        last = self._stream_guard(Searchers((), vault), None) if vault else None
+        somebody = cast("Asked", asked[0].asked)
+        return AskedStream(first, last, partial(somebody.ask_about, asked, "stream"), told)
 
     def _stream_guard(
         self, searchers: Searchers, told: Callable[[Sequence[Verdict]], None] | None

@@ -84,7 +84,7 @@ class Vault:
         """One by which all placeholders stay what they are, and nobody takes them for anything else."""
         other = Vault()
         other._originals = {made: made for made in self._originals}
-        other._heads, other.longest = self._heads, self.longest
+        other.longest, other.expected = self.longest, self.expected
         return other
 
     def avoid(self, texts: Iterable[str]) -> None:

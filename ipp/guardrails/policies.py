@@ -13,7 +13,8 @@ from dataplane.config.guardrails import GuardrailPolicySpec, rule_parameters
 from dataplane.config.problems import each_of
 from dataplane.errors import ConfigError
 from ipp.guardrails.asking import Asking
-from ipp.guardrails.engine import RESTORING, CompiledPolicy, RuleAtWork
+from ipp.guardrails.at_work import RESTORING, RuleAtWork
+from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.matches import TextRule
 from ipp.guardrails.rules import compile_rule, is_pure
 

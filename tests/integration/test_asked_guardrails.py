@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ payloadProcessor:
       rules:
       - name: legal
         type: webhook
-        stages: [response]
+        stages: [response, stream]
         message: Legal has a say in this.
         parameters: {{url: "http://127.0.0.1:{port}/", timeout: 2s}}
 """
@@ -74,3 +75,25 @@ async def test_an_answer_waits_for_its_verdict(judge: int, tmp_path: Path) -> No
         assert good.finish_reason != "content_filter"
         assert (bad.finish_reason, bad.message.content) == ("content_filter", "")
         assert (none.finish_reason, none.message.content) == ("content_filter", "")
+
+        async def streamed(text: str) -> tuple[str, str | None]:
+            messages = [{"role": "user", "content": text}]
+            stream = await client.chat.completions.create(model="alpha", messages=messages, stream=True)
+            said, reason = "", None
+            with contextlib.suppress(openai.APIError):  # which is the event that says why
+                async for chunk in stream:
+                    for choice in chunk.choices:
+                        said += choice.delta.content or ""
+                        reason = choice.finish_reason or reason
+            return said, reason
+
+        good_text, bad_text = "a song " * 500, "a song " * 300 + "the contract " + "a song " * 300
+        good_stream, bad_stream, none_stream = await asyncio.gather(
+            streamed(good_text), streamed(bad_text), streamed("a song of silence")
+        )
+        assert good_stream[0].startswith(good_text.strip())
+        assert good_stream[1] != "content_filter"
+        assert bad_stream[1] == none_stream[1] == "content_filter"
+        assert "contract" not in bad_stream[0]
+        assert bad_text.startswith(bad_stream[0])
+        assert none_stream[0] == ""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from dataplane.config.guardrails import Rule
-from ipp.guardrails.engine import CompiledPolicy, RuleAtWork
+from ipp.guardrails.at_work import RuleAtWork
+from ipp.guardrails.engine import CompiledPolicy
 from ipp.guardrails.matches import Match
 
 

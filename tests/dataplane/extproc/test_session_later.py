@@ -106,3 +106,57 @@ def test_nothing_is_sent_after_the_stream_has_gone():
     later.take(b"rest")
     assert len(driven.effects) == before
     assert driven.defects == []
+
+
+class Pusher(Later):
+    """Sends on by itself what it likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.push = None
+
+    def attach(self, push) -> None:
+        self.push = push
+
+
+def pushing(mode: BodyMode) -> tuple[DrivenSession, Pusher]:
+    pusher = Pusher()
+    driven = DrivenSession(RecordingExchange(response=Proceed(transform=pusher)))
+    head = response_headers()
+    driven.receive(request_headers(modes=Modes(response=mode)), request_body(b"{}", end=True), head)
+    return driven, pusher
+
+
+def test_in_full_duplex_bytes_are_sent_on_without_a_chunk():
+    driven, pusher = pushing(BodyMode.FULL_DUPLEX_STREAMED)
+    driven.receive(response_body(b"one"))
+    before = len(driven.effects)
+    pusher.push(b"a", False)
+    pusher.push(b"", False)
+    driven.receive(response_body(b"two", end=True))
+    pusher.push(b"b", False)
+    pusher.take(b"c")
+    pusher.push(b"late", False)
+    assert driven.effects[before:] == [
+        StreamBody(True, b"a", False),
+        StreamBody(True, b"b", False),
+        StreamBody(True, b"c", True),
+    ]
+    assert driven.exchange.endings == [Ending.NATURAL]
+
+
+def test_a_body_that_is_ended_by_itself_drops_what_still_comes():
+    driven, pusher = pushing(BodyMode.FULL_DUPLEX_STREAMED)
+    driven.receive(response_body(b"one"))
+    before = len(driven.effects)
+    pusher.push(b"cut", True)
+    driven.receive(response_body(b"two"), response_body(b"", end=True))
+    pusher.push(b"late", True)
+    assert driven.effects[before:] == [StreamBody(True, b"cut", True)]
+    assert driven.exchange.endings == [Ending.NATURAL]
+
+
+@pytest.mark.parametrize("mode", [BodyMode.STREAMED, BodyMode.BUFFERED])
+def test_elsewhere_nothing_can_be_sent_on_without_a_chunk(mode):
+    _, pusher = pushing(mode)
+    assert pusher.push is None

@@ -14,7 +14,7 @@ from dataplane.config.guardrails import Judge, Rule, Webhook
 from dataplane.extproc.events import LaterBody
 from ipp.guardrails import asking as module
 from ipp.guardrails.asking import FAILURES_TO_OPEN, MAX_WAITING, REST_S, Asking, Breaker, UnansweredError, ask
-from ipp.guardrails.engine import RuleAtWork
+from ipp.guardrails.at_work import RuleAtWork
 from tests.support.guardrail_policies import at_work, policy
 from tests.support.waiting import PATIENCE_S
 

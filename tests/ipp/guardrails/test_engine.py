@@ -10,7 +10,7 @@ from dataplane.config.guardrails import Rule
 from dataplane.errors import ConfigError
 from dataplane.extproc.events import EndBody
 from ipp.guardrails import answers
-from ipp.guardrails.engine import RuleAtWork
+from ipp.guardrails.at_work import RuleAtWork
 from ipp.guardrails.masking import Vault
 from ipp.guardrails.matches import REMOVED, BodyMatch, Change, Facts
 from tests.support.guardrail_policies import at_work, policy
