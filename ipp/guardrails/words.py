@@ -21,7 +21,7 @@ import binascii
 import bisect
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import ahocorasick
@@ -294,21 +294,35 @@ def _rest(token: bytes) -> bytes:
     return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
 
 
-def _occurrences(automaton: Any, text: str) -> Iterator[tuple[int, tuple[list[int], int]]]:
-    """Where words end, and which. Piece by piece, since no other thread runs while the automaton does."""
-    found = automaton.iter(text[:AT_ONCE])
-    yield from found
-    for at in range(AT_ONCE, len(text), AT_ONCE):
-        found.set(text[at : at + AT_ONCE], False)
-        yield from found
+def _occurrences(words: Automaton, text: str) -> Iterator[tuple[int, tuple[list[int], int]]]:
+    """Where words end, and which. Piece by piece, since no other thread runs while the automaton does.
+
+    Each piece begins anew, as far before its own as a word may: an automaton that is given text of another
+    width to go on with writes where it must not.
+    """
+    before = words.longest - 1
+    for at in range(0, len(text), AT_ONCE):
+        begin = max(at - before, 0)
+        for last, value in words.iter(text[begin : at + AT_ONCE]):
+            if begin + last >= at:
+                yield begin + last, value
 
 
-def _automaton(words: dict[str, list[int]]) -> Any:
+class Automaton(NamedTuple):
+    """Finds words."""
+
+    iter: Callable[[str], Iterator[tuple[int, tuple[list[int], int]]]]
+    """Where each ends in a text, and what it is."""
+    longest: int
+    """Characters of the longest."""
+
+
+def _automaton(words: dict[str, list[int]]) -> Automaton:
     automaton = ahocorasick.Automaton()
     for text, indices in words.items():
         automaton.add_word(text, (indices, len(text)))
     automaton.make_automaton()
-    return automaton
+    return Automaton(automaton.iter, max(map(len, words), default=1))
 
 
 def _by_likeness(texts: Sequence[str], indices: Sequence[int]) -> dict[str, list[int]]:

@@ -74,6 +74,7 @@ FORM = b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\n%b\r\n--x--\
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
     async with guarded_gateway(CONFIG, tmp_path_factory.mktemp("hostile")) as running:
+        running.is_patient = True
         pid = running.gateway.children["ipp"].pid
         yield running
         assert running.gateway.children["ipp"].pid == pid, "the processor has lived through all of it"

@@ -30,6 +30,8 @@ EVENTS = "text/event-stream"
 JSON = "application/json"
 LIMIT_BYTES = 1 << 20
 WAIT_S = 60.0
+ATTEMPTS = 10
+AWAY = b"upstream_unavailable"
 
 Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -118,6 +120,9 @@ def chat(text: Any, **more: Any) -> bytes:
 class Guarded:
     """A running gateway, its client, and its model servers."""
 
+    is_patient = False
+    """Whether a request is sent again for which a busy machine has had no processor for a moment."""
+
     def __init__(self, gateway: Gateway, server: ModelServers, session: aiohttp.ClientSession) -> None:
         self.gateway = gateway
         self.server = server
@@ -133,6 +138,16 @@ class Guarded:
         method: str = "POST",
     ) -> Answered:
         """Send a request that is to be answered like this."""
+        for _ in range(ATTEMPTS - 1):
+            found = await self._ask(body, answer, headers, path, method)
+            if not (self.is_patient and found.status == 503 and AWAY in found.body):
+                return found
+            await asyncio.sleep(1)
+        return await self._ask(body, answer, headers, path, method)
+
+    async def _ask(
+        self, body: Any, answer: Write | None, headers: Mapping[str, str] | None, path: str, method: str
+    ) -> Answered:
         key = uuid.uuid4().hex
         if isinstance(body, bytes):
             body = io.BytesIO(body)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
 from ipp.guardrails import words
-from ipp.guardrails.words import MAX_HIDDEN, MAX_SHORT, WordFinder
+from ipp.guardrails.words import AT_ONCE, MAX_HIDDEN, MAX_SHORT, WordFinder
 
 WORDS = ["kill", "secret plan", "pot", "fail", "ass", "бомба", "爆弾", "Straße"]
 
@@ -144,3 +144,12 @@ def test_what_is_left_out_of_base64_says_no_text(text: str, encode: Callable[[by
 def test_base64_that_begins_with_these_is_never_text(first: int):
     for second in b"Aa0+/9zZ":
         assert words.decoded_text(bytes([first, second]) + b"AAAAAAAAAAAA") is None
+
+
+@pytest.mark.parametrize("first", ["\U0001f600", "\u0394", "\u00e9", "x"])
+def test_long_texts_of_any_width_are_gone_over_piece_by_piece(first: str) -> None:
+    """Text whose pieces have characters of different widths, and words on every side of where pieces end."""
+    finder = WordFinder(["forbidden"])
+    for shift in range(12):
+        text = first + "-" * (AT_ONCE - 6 - shift) + " forbidden " + "-" * AT_ONCE + " \u0416 forbidden"
+        assert [text[match.start : match.end] for match in finder.find(text)] == ["forbidden"] * 2
