@@ -38,10 +38,13 @@ def url() -> str:
     return str(settings.VALKEY_URL)
 
 
-def client() -> redis.Redis:
-    """A client with a pool of its own, for threads; connects when first used. Close it."""
+def client(address: str = "") -> redis.Redis:
+    """A client with a pool of its own, for threads; connects when first used. Close it.
+
+    Without an address it is for the configured one.
+    """
     return redis.Redis.from_url(
-        url(),
+        address or url(),
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         socket_timeout=CALL_TIMEOUT_S,
         health_check_interval=HEALTH_CHECK_S,

@@ -68,7 +68,7 @@ class Feed:
         delay = 0.0
         while not self._stopping.wait(delay):
             try:
-                with valkey.client() as client:
+                with valkey.client(self.url) as client:
                     while not self._stopping.is_set():
                         self._read(client)
                         delay = 0.0

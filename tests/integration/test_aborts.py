@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 REQUESTS = 10_000
 AT_ONCE = 40
-MEMORY_GROWTH_CAP_KB = 5 * 1024
+MEMORY_GROWTH_CAP_KB = 8 * 1024
+"""Less than a kilobyte for each request; arenas of the allocator grow by some megabytes on a busy machine."""
 
 CONFIG = """
 pools:

@@ -8,7 +8,9 @@ pods do. Whoever opens a ``Site`` closes it; nothing outlives it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from epp.app import Picker
 from epp.options import EppOptions, parse_args
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
@@ -83,6 +85,17 @@ class Pod:
         return "\n".join(lines) + "\n"
 
 
+def has_sockets_at(port: int) -> bool:
+    """Whether this process has one whose own port is this."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    there = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(f":{port:04X}")}
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if os.readlink(f"/proc/self/fd/{descriptor}") in there:
+                return True
+    return False
+
+
 class Site:
     """A picker with a pool of servers, p0 at 127.0.0.2, p1 at 127.0.0.3 and so on."""
 
@@ -127,7 +140,8 @@ class Site:
             pod.hangs = False
         if self._runner is not None:
             await self._runner.cleanup()
-            await asyncio.sleep(0.05)  # transports close in the loop's next turns
+            # Connections close in turns of the loop to come; one that is left would fail another test.
+            await until(lambda: not has_sockets_at(self.port))
 
     @property
     def picker(self) -> Picker:
