@@ -137,7 +137,7 @@ class ProcessorExchange:
                 message.remove_header(name)
         if not request.body and self.needs_request_body:
             try:
-                return self._unprocessed(message)
+                return self._unprocessed(message, is_unseen=request.body is None)
             except RequestError as error:
                 self._metrics.rejected(error)
                 raise
@@ -198,8 +198,14 @@ class ProcessorExchange:
             raise InternalError(f"no profile for the request: there is none named '{name[:60]}'")
         return profile
 
-    def _unprocessed(self, message: RequestMessage) -> Proceed:
-        """A request without a body: nothing in it says where it goes. Its answer may have to be seen."""
+    def _unprocessed(self, message: RequestMessage, *, is_unseen: bool) -> Proceed:
+        """A request without a body: nothing in it says where it goes. Its answer may have to be seen.
+
+        ``is_unseen``: it has one, which the gateway does not show.
+        """
+        if is_unseen:
+            for plugin in self._pipeline.body_guardians:
+                plugin.refuse_unseen(message)
         guards = self._pipeline.guardians
         if guards:
             self._request, self._guards = message, guards

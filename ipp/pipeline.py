@@ -24,6 +24,7 @@ from ipp.interfaces.message import RequestMessage
 from ipp.interfaces.models import ModelData
 from ipp.interfaces.plugins import (
     AnswerGuardian,
+    BodyGuardian,
     Choosy,
     Conditional,
     ExchangeObserver,
@@ -125,6 +126,8 @@ class Pipeline:
     """Whether nothing of it looks at an exchange."""
     guardians: tuple[GuardianStep, ...] = ()
     """For answers to requests without a body, whatever profile they are in."""
+    body_guardians: tuple[BodyGuardian, ...] = ()
+    """Asked about requests whose bodies the gateway does not show."""
     conditional: tuple[Conditional, ...] = ()
     """Plugins that may be idle."""
     without: dict[tuple[bool, ...], Pipeline] = field(default_factory=dict)
@@ -198,6 +201,7 @@ def _completed(pipeline: Pipeline) -> Pipeline:
         guardians=_guardians(
             [*(step for each in profiles.values() for step in each.response), *pipeline.after]
         ),
+        body_guardians=tuple(step.plugin for step in steps if isinstance(step.plugin, BodyGuardian)),
         needs_request_body=picker.needs_request_body
         or bool(pipeline.extractors)
         or any(step.plugin.needs_request_body for step in steps),

@@ -55,6 +55,8 @@ class HttpResponse(msgspec.Struct):
     """0 when ``:status`` is missing or not a number."""
     end_of_stream: bool
     metadata: Metadata | None
+    is_shown: bool = True
+    """Whether all of its body is shown, if it has one."""
 
 
 class Exchange(Protocol):

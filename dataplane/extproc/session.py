@@ -351,12 +351,9 @@ class Session:
         if event.modes is not None:
             self._modes = event.modes
         status = event.headers.get(":status")
-        response = HttpResponse(
-            event.headers,
-            int(status) if len(status) == 3 and status.isascii() and status.isdigit() else 0,
-            event.end_of_stream,
-            event.metadata,
-        )
+        code = int(status) if len(status) == 3 and status.isascii() and status.isdigit() else 0
+        is_shown = event.end_of_stream or self._modes.response not in (_NONE, _BUFFERED_PARTIAL)
+        response = HttpResponse(event.headers, code, event.end_of_stream, event.metadata, is_shown)
         try:
             decision: Decision = self._exchange.on_response_headers(response)
         except RequestError as error:

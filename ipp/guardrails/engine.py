@@ -137,7 +137,7 @@ class CompiledPolicy:
         looks = texts["response"] or self._bodies["response"] or self.asked["response"]
         self.needs_response = bool(looks) or restores
         """Whether whole answers have to be seen, or those at least to requests with a vault."""
-        self._looks = bool(looks or texts["stream"] or self.asked["stream"])
+        self.looks_at_answers = bool(looks or texts["stream"] or self.asked["stream"])
         self.needs_stream = bool(texts["stream"] or self.asked["stream"] or holding) or restores
         """Whether streams have to be seen; likewise."""
 
@@ -239,7 +239,7 @@ class CompiledPolicy:
 
         ``told`` gets the verdicts as they fall; ``later`` looks at large answers beside the event loop.
         """
-        if not (vault or self._looks):
+        if not (vault or self.looks_at_answers):
             return None
         return EitherGuard(kind, partial(self.open_stream, vault=vault, told=told, later=later))
 

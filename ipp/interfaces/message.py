@@ -181,12 +181,13 @@ class RequestMessage(Message):
 class ResponseMessage(Message):
     """The head of a response; its body passes through transforms."""
 
-    __slots__ = ("end_of_stream", "status")
+    __slots__ = ("end_of_stream", "is_shown", "status")
 
     def __init__(self, response: HttpResponse) -> None:
         super().__init__(response.headers)
         self.status = response.status
         self.end_of_stream = response.end_of_stream
+        self.is_shown = response.is_shown
 
     @property
     def is_event_stream(self) -> bool:

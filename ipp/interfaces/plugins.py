@@ -69,6 +69,15 @@ class AnswerGuardian(ResponseProcessor, Protocol):
 
 
 @runtime_checkable
+class BodyGuardian(RequestProcessor, Protocol):
+    """Has to see what requests say; there are gateways that show no bodies."""
+
+    def refuse_unseen(self, request: RequestMessage) -> None:
+        """The request has a body that nobody has seen. ``RequestError`` where that may not pass."""
+        ...
+
+
+@runtime_checkable
 class ModelNaming(RequestProcessor, Protocol):
     """Says by which model, or base model, a request is served: guardrails before it do not know."""
 

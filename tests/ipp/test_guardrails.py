@@ -13,8 +13,8 @@ import pytest
 from dataplane.config.guardrails import GuardrailPolicySpec
 from dataplane.config.problems import ConfigErrors
 from dataplane.errors import ConfigError, RequestError
-from dataplane.extproc.events import EndBody, LaterBody
-from dataplane.extproc.exchange import HttpRequest
+from dataplane.extproc.events import EndBody, LaterBody, Proceed
+from dataplane.extproc.exchange import HttpRequest, HttpResponse
 from dataplane.headers import Headers
 from ipp.guardrails.verdicts import Refusal
 from ipp.handler import UNCHANGED
@@ -400,3 +400,23 @@ def test_what_is_no_fault_of_the_request_is_told_as_one_of_the_server(status: in
         status,
         {"error": {"message": "No verdict.", "type": told, "param": None, "code": "guardrail_unavailable"}},
     )
+
+
+def test_bodies_that_the_gateway_does_not_show_may_not_pass_where_a_policy_holds() -> None:
+    """A gateway that asks for no bodies, or too late, is set up wrongly; nothing passes unseen through it."""
+    rig = Rig(CONFIG, holder(strict={"tenants": ["acme"], "models": ["m"], "rules": [WORDS]}))
+    tenant = ("x-llm-d-inference-fairness-id", "acme")
+    with pytest.raises(RequestError) as caught:
+        rig.handler.open().on_request(HttpRequest(Headers.of([tenant]), None, None), rig.later.append)
+    assert (caught.value.status, caught.value.client_code) == (500, "guardrail_unreadable")
+    assert "request_body_mode must be FULL_DUPLEX_STREAMED" in caught.value.message
+    passed = rig.handler.open().on_request(HttpRequest(Headers.of([]), None, None), rig.later.append)
+    assert isinstance(passed, Proceed)
+    rig.ask(chat("hello"), tenant)
+    response = HttpResponse(Headers.of([(":status", "200")]), 200, False, None, is_shown=False)
+    with pytest.raises(RequestError) as caught:
+        rig.exchange.on_response_headers(response)
+    assert "response_body_mode must be FULL_DUPLEX_STREAMED" in caught.value.message
+    asked_only = Rig(CONFIG, holder(strict={"rules": [{**WORDS, "stages": ["request"]}]}))
+    asked_only.ask(chat("hello"))
+    assert isinstance(asked_only.exchange.on_response_headers(response), Proceed)

@@ -184,6 +184,12 @@ class Guardrails:
             request.remove_header(ACCEPT_ENCODING)
             request.state[self.name] = _Held(policy, None, "")
 
+    def refuse_unseen(self, request: RequestMessage) -> None:
+        """Refuse it while a policy holds for its tenant."""
+        policy = self._policy(request, "")
+        if policy is not None and policy.needs_request:
+            raise _unseen("requests", "request")
+
     def process_response(self, request: RequestMessage, response: ResponseMessage) -> BodyTransform | None:
         """What the answer passes through, if anything has to see it."""
         held: _Held | None = request.state.get(self.name)
@@ -201,6 +207,8 @@ class Guardrails:
         )
         if transform is None:
             return None
+        if not response.is_shown and held.policy.looks_at_answers:
+            raise _unseen("answers", "response")
         encoding = response.headers.get(CONTENT_ENCODING).lower()
         if encoding not in {"", "identity"}:
             outcome = Outcome(
@@ -212,6 +220,15 @@ class Guardrails:
             )
             raise RefusedError(outcome)
         return transform
+
+
+def _unseen(what: str, way: str) -> RefusedError:
+    """What an operator has to mend."""
+    message = (
+        f"The gateway does not show the bodies of {what} to guardrails that have to look at them; "
+        f"its {way}_body_mode must be FULL_DUPLEX_STREAMED."
+    )
+    return RefusedError(Outcome(action="block", body=b"", status=500, code=UNREADABLE, message=message))
 
 
 def told(verdicts: Sequence[Verdict]) -> str:

@@ -46,6 +46,15 @@ def kinds(effects: list[Effect]) -> list[type]:
 # -- answers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mode", BodyMode)
+@pytest.mark.parametrize("end", [True, False])
+def test_an_exchange_knows_whether_it_is_shown_all_of_the_body(mode, end):
+    exchange = RecordingExchange()
+    answered(exchange, mode).receive(response_headers(end=end))
+    hidden = mode in (BodyMode.NONE, BodyMode.BUFFERED_PARTIAL) and not end
+    assert [response.is_shown for response in exchange.responses] == [not hidden]
+
+
 def test_full_duplex_chunks_pass_one_by_one_and_the_end_is_marked_once():
     driven = answered(RecordingExchange())
     assert driven.receive(response_headers()) == [AnswerHeaders(True, PASS)]
