@@ -244,8 +244,8 @@ def test_many_pickers_cost_no_more_queries_than_one(case: Case, pickers: tuple[F
             resources.build(audiences)
         return len(captured)
 
-    # Payload processors are sent guardrail policies as well.
-    expected = 8 if case.kind == "EndpointPickerConfig" else 12
+    # Payload processors are sent guardrail policies as well, with the models that pools serve.
+    expected = 8 if case.kind == "EndpointPickerConfig" else 14
     assert queries([pickers[0]]) == queries([*pickers, *more]) == expected
 
 
