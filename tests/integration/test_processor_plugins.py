@@ -14,7 +14,7 @@ from cli.local.gateway import Gateway
 from tests.support.gateway import started_gateway
 from tests.support.rendering import rendering
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SCORERS = (
     "avg-ttft-scorer",
