@@ -116,7 +116,13 @@ class Command:
 @cache
 def _begun() -> tuple[Path, str]:
     folder = Path(mkdtemp(prefix="pointsman-test-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # and not a fork that a test has made
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
     token = Command(folder).says("controlplane", "init").split()[-1]
     return folder / "state", token
 

@@ -9,7 +9,15 @@ import shutil
 import tempfile
 
 _FOLDER = tempfile.mkdtemp(prefix="pointsman-test-")
-atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
+_OWNER = os.getpid()
+
+
+def _remove() -> None:
+    if os.getpid() == _OWNER:  # and not a fork that a test has made
+        shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
+atexit.register(_remove)
 os.environ["POINTSMAN_STATE"] = _FOLDER
 os.environ.setdefault("DATABASE_URL", "sqlite://:memory:")
 
