@@ -14,7 +14,7 @@ from controlplane.configs.content import parsed
 from controlplane.configs.models import ConfigDocument, ConfigRevision
 from controlplane.configs.subjects import POLICIES
 from controlplane.fleet.models import InferencePool
-from controlplane.gateways.reading import names_of, rewritten_models
+from controlplane.gateways.reading import names_of, rewriting_rules, rewritten_models
 from controlplane.providers.models import ModelRoutePattern
 from controlplane.tenancy.models import Tenant
 from controlplane.xds.models import Worker
@@ -33,7 +33,7 @@ def by(row: ConfigDocument, revision: ConfigRevision) -> dict[str, Any] | None:
     contents = [each.content for each in (row.active, revision) if each is not None]
     specs = [spec for text in contents if (spec := parsed(text)["spec"]).get("enabled", True)]
     pools = dict(InferencePool.objects.values_list("name", "spec"))
-    rewritten = rewritten_models()
+    rewritten = rewritten_models(rewriting_rules())
     served = {model for name, spec in pools.items() for model in names_of(spec, rewritten.get(name, ()))}
     routed = set(ModelRoutePattern.objects.values_list("pattern", flat=True))
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -72,7 +72,7 @@ class GatewayReader:
         if not rows:
             return {}
         pools = list(InferencePool.objects.order_by("created_at", "name"))
-        rewritten = rewritten_models()
+        rewritten = rewritten_models(rewriting_rules())
         ports = status.ports_of(pool.name for pool in pools if pool.driver == LOCAL)
         secrets = secrets_of({row.credential for row in rows if row.credential})
         addresses = self._lists.addresses()
@@ -81,16 +81,23 @@ class GatewayReader:
         return {row.name: _gateway(row, pools, rewritten, ports, secrets, addresses) for row in rows}
 
 
-def rewritten_models() -> dict[str, list[str]]:
-    """Pool -> the models that its rewrites match."""
-    found: dict[str, list[str]] = {}
-    for pool, rules in InferenceModelRewrite.objects.order_by("created_at", "name").values_list(
-        "pool", "rules"
-    ):
-        found.setdefault(pool, []).extend(
-            match["model"]["value"] for rule in rules for match in rule.get("matches") or ()
-        )
+def rewriting_rules() -> dict[str, list[Any]]:
+    """Pool -> the rules of its rewrites, as their documents say them, the oldest rewrite first."""
+    found: dict[str, list[Any]] = {}
+    rows = InferenceModelRewrite.objects.order_by("created_at", "name")
+    for pool, rules in rows.values_list("pool", "rules"):
+        found.setdefault(pool, []).extend(rules)
     return found
+
+
+def matched_models(rule: Mapping[str, Any]) -> list[str]:
+    """The models that a rule of a rewrite matches."""
+    return [match["model"]["value"] for match in rule.get("matches") or ()]
+
+
+def rewritten_models(rules: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """Pool -> the models that its rewrites match, of ``rewriting_rules``."""
+    return {pool: [model for rule in said for model in matched_models(rule)] for pool, said in rules.items()}
 
 
 def _gateway(

@@ -18,8 +18,7 @@ from controlplane.configs.delivery import pair_of
 from controlplane.configs.workers import Desired, Key
 from controlplane.fleet import endpoints
 from controlplane.fleet.models import InferencePool
-from controlplane.gateways.reading import Lists, names_of, rewritten_models
-from controlplane.objectives.models import InferenceModelRewrite
+from controlplane.gateways.reading import Lists, matched_models, names_of, rewriting_rules, rewritten_models
 from controlplane.policies.models import PolicySet
 from controlplane.policies.sets import Wanted
 from dataplane.addresses import host_port
@@ -63,8 +62,8 @@ class GuardrailsBuilder:
         judging = {key: _judging(spec) for key, spec in specs.items()}
         # The order in which gateways give a model that two pools serve to one of them.
         pools = list(InferencePool.objects.order_by("created_at", "name"))
-        rewritten = rewritten_models()
-        rewrites = _rewrites()
+        rules = rewriting_rules()
+        rewritten, rewrites = rewritten_models(rules), _rewrites(rules)
         servers = self._servers({pool for each in judging.values() for pool in each})
         values = {}
         for each in chosen:
@@ -98,20 +97,11 @@ class GuardrailsBuilder:
         }
 
 
-def _rewrites() -> dict[str, dict[str, list[str]]]:
+def _rewrites(rules: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, list[str]]]:
     """Pool -> ``PoolPlace.rewrites``."""
-    rules: dict[str, list[Any]] = {}
-    for pool, said in InferenceModelRewrite.objects.order_by("created_at", "name").values_list(
-        "pool", "rules"
-    ):
-        rules.setdefault(pool, []).extend(said)
     return {
         pool: rewrites_of(
-            (
-                [match["model"]["value"] for match in rule.get("matches") or ()],
-                [target["modelRewrite"] for target in rule["targets"]],
-            )
-            for rule in said
+            (matched_models(rule), [target["modelRewrite"] for target in rule["targets"]]) for rule in said
         )
         for pool, said in rules.items()
     }

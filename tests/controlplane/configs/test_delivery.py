@@ -245,7 +245,7 @@ def test_many_pickers_cost_no_more_queries_than_one(case: Case, pickers: tuple[F
         return len(captured)
 
     # Payload processors are sent guardrail policies as well, with the models that pools serve.
-    expected = 8 if case.kind == "EndpointPickerConfig" else 14
+    expected = 8 if case.kind == "EndpointPickerConfig" else 13
     assert queries([pickers[0]]) == queries([*pickers, *more]) == expected
 
 
